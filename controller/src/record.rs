@@ -1,0 +1,54 @@
+//! A run as the store gives it and as compare, show and export take it.
+
+use std::collections::BTreeMap;
+
+use contracts::{run::RunStatus, sample::Sample, stats::BenchStats};
+use serde::{Deserialize, Serialize};
+
+/// One run with all that is known of it but its samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// ULID.
+    pub run_id: String,
+    /// The command that made it: all runs of one `controller run` share it.
+    pub session_id: String,
+    /// Letter of its arm within the session: `a`, `b`, …
+    pub arm_letter: String,
+    /// Which pass over the arms, from 0.
+    pub block: u32,
+    /// Place in the session's order, from 0.
+    pub position: u32,
+    /// The agent's name in the controller's list; `local` for the built-in one.
+    pub agent_name: String,
+    /// The agent's stable id.
+    pub agent_id: String,
+    /// Fingerprint of the host.
+    pub host_fingerprint: String,
+    /// For people.
+    pub hostname: String,
+    /// `ch01`, or the name of an engine.
+    pub engine: String,
+    /// Hash of what work was asked.
+    pub workload_key: String,
+    /// `--label`.
+    pub label: Option<String>,
+    /// `--tag k=v`.
+    pub tags: BTreeMap<String, String>,
+    /// Build of the controller.
+    pub controller_build: String,
+    /// When the controller made it, for people.
+    pub created_unix_ms: i64,
+    /// The agent's last word: spec, state, failure, provenance, validity, lifecycle.
+    pub status: RunStatus,
+    /// What it came to; none where no measured request succeeded.
+    pub stats: Option<BenchStats>,
+}
+
+/// A run with its raw records.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunWithSamples {
+    /// The run.
+    pub run: RunRecord,
+    /// Its requests in order, warm-up first.
+    pub samples: Vec<Sample>,
+}

@@ -1,0 +1,106 @@
+//! Bodies of the agent's HTTP API and the one shape of its errors.
+//!
+//! | call | answer |
+//! |---|---|
+//! | `GET /health` | `{"status":"ok"}`, open to all |
+//! | `GET /v1/host` | [`HostInfo`](crate::host::HostInfo) |
+//! | `POST /v1/check` with [`CheckRequest`] | 200 [`CheckAnswer`], or 422 naming the field: could this spec run here |
+//! | `POST /v1/runs` with [`StartRun`] | 202 [`RunStatus`](crate::run::RunStatus); 409 another spec or busy; 422 cannot run; 503 quarantined |
+//! | `GET /v1/runs` | [`RunList`] |
+//! | `GET /v1/runs/{id}` | [`RunStatus`](crate::run::RunStatus) |
+//! | `GET /v1/runs/{id}/events?after=N` | server-sent events: `id:` is the seq, `data:` a [`RunEvent`](crate::run::RunEvent); ends after a final state |
+//! | `GET /v1/runs/{id}/samples?from=N&limit=M` | NDJSON of [`Sample`](crate::sample::Sample), in a final state; else 409 |
+//! | `POST /v1/runs/{id}/cancel` | 200 [`RunStatus`](crate::run::RunStatus), in every state |
+//! | `DELETE /v1/runs/{id}` | 204, also if it is not there; 409 before a final state |
+//!
+//! Every call but `/health` needs `Authorization: Bearer TOKEN` where the agent has a token, and
+//! `chapterbench-protocol: 1` ([`PROTOCOL_HEADER`]); another protocol is refused with 426 before any work.
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::{RunSpec, RunStatus};
+
+/// Header that carries [`PROTOCOL`](crate::PROTOCOL).
+pub const PROTOCOL_HEADER: &str = "chapterbench-protocol";
+
+/// `POST /v1/runs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartRun {
+    /// ULID made by the controller; the key of idempotence.
+    pub run_id: String,
+    /// What to do.
+    pub spec: RunSpec,
+    /// Seconds after which the agent ends the run as failed.
+    pub deadline_s: u64,
+}
+
+/// `POST /v1/check`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckRequest {
+    /// What would be run.
+    pub spec: RunSpec,
+}
+
+/// Answer of `POST /v1/check`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckAnswer {
+    /// The model as the agent would load it: its absolute path, or its name.
+    pub model: String,
+}
+
+/// `GET /v1/runs`: what the spool holds, oldest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunList {
+    /// Runs not yet acknowledged.
+    pub runs: Vec<RunStatus>,
+}
+
+/// Body of every answer that is not 2xx.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ApiError,
+}
+
+/// What went wrong, for a program and for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiError {
+    /// For programs.
+    pub code: ErrorCode,
+    /// One line that says what to do.
+    pub message: String,
+    /// The field of the spec, if one is at fault (`arm.engine.id`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The run or process that holds what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+}
+
+/// Kinds of API errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// 401.
+    Unauthorized,
+    /// 426.
+    Protocol,
+    /// 400: not the JSON that this call takes.
+    BadRequest,
+    /// 404.
+    NotFound,
+    /// 409: another run is in progress.
+    Busy,
+    /// 409: this id has another spec.
+    Conflict,
+    /// 409: not in a state that allows this.
+    WrongState,
+    /// 422.
+    CannotRun,
+    /// 503.
+    Quarantined,
+    /// 500.
+    Internal,
+}

@@ -1,0 +1,435 @@
+//! What a run is asked to do ([`RunSpec`]) and how it stands ([`RunStatus`], [`RunEvent`]).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::generate::SamplingParams;
+
+/// An arm plus a workload: all that a run needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunSpec {
+    /// What is being judged.
+    pub arm: Arm,
+    /// What work is asked of it.
+    pub workload: Workload,
+    /// How long each wait may take.
+    pub limits: Limits,
+}
+
+/// What is being judged: engine, mode and how it is set up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// Which engine.
+    pub engine: EngineRef,
+    /// In-process or over HTTP.
+    pub mode: Mode,
+    /// Type of the weights in memory; none is f32 on a CPU, as stored on a GPU and for GGUF.
+    pub dtype: Option<Dtype>,
+    /// Where it computes.
+    pub device: Device,
+    /// Threads of the engine; none is all cores.
+    pub threads: Option<u32>,
+    /// Online: ask for a stream where the engine can. Offline: no meaning, kept true.
+    pub stream: bool,
+    /// Options that only this chapter knows, by name (the fake chapter's clock).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+}
+
+/// An engine by name: never a command, never a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum EngineRef {
+    /// One of our chapters, from the agent's own build.
+    Chapter {
+        /// `ch01`, …
+        id: String,
+    },
+    /// An engine that the agent's own config names.
+    Named {
+        /// Name in `engines.toml`.
+        name: String,
+        /// The chapter to run, where the entry is another build of ours.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chapter: Option<String>,
+    },
+}
+
+/// How an engine is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// `generate` is called in-process, in a child of the agent.
+    Offline,
+    /// A server is started and asked over HTTP.
+    Online,
+}
+
+/// Type of weights in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dtype {
+    /// 32-bit float.
+    F32,
+    /// 16-bit float.
+    F16,
+    /// Brain float.
+    Bf16,
+}
+
+/// Where an engine computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Device {
+    /// The host's processor.
+    Cpu,
+    /// An NVIDIA GPU by ordinal.
+    Cuda {
+        /// As NVML counts.
+        index: u32,
+    },
+    /// An Apple GPU.
+    Metal {
+        /// As Metal counts.
+        index: u32,
+    },
+}
+
+/// What work is asked: equal on both sides of a comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// A directory, a `.gguf` file, a hub id, or `dummy:NAME`.
+    pub model: String,
+    /// Where prompts come from.
+    pub prompts: PromptSource,
+    /// Chat template or plain completion; `auto` is chat if the model has a template.
+    pub endpoint: Endpoint,
+    /// Sampling and the ceiling.
+    pub sampling: SamplingParams,
+    /// How requests are offered.
+    pub load: Load,
+    /// Measured requests.
+    pub n_runs: u32,
+    /// Requests before measuring.
+    pub warmup: u32,
+    /// What the prompts do to an engine's caches.
+    pub cache: CacheState,
+    /// How many failed requests a run may have.
+    pub allow_failures: AllowFailures,
+}
+
+/// Where prompts come from. Request `i` (warm-up counted apart) takes prompt `i mod n`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum PromptSource {
+    /// Given word for word.
+    Texts {
+        /// At least one.
+        texts: Vec<String>,
+    },
+}
+
+/// Which of OpenAI's endpoints, and so whether the chat template is applied; offline alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Endpoint {
+    /// Chat if the model has a template, else completions.
+    Auto,
+    /// `/v1/chat/completions`.
+    Chat,
+    /// `/v1/completions`.
+    Completions,
+}
+
+/// How requests are offered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Load {
+    /// The next request follows the last answer, in each of `concurrency` slots.
+    Closed {
+        /// Slots.
+        concurrency: u32,
+    },
+}
+
+/// What the prompts do to an engine's caches: a part of the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheState {
+    /// Prompts are sent as they are.
+    AsIs,
+}
+
+/// How many failed requests a run may have before it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum AllowFailures {
+    /// At most this many.
+    Count {
+        /// 0: one failed request fails the run.
+        n: u32,
+    },
+    /// At most this share of the measured requests.
+    Percent {
+        /// 0 to 100.
+        percent: f64,
+    },
+}
+
+/// How long each wait of a run may take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Spawn to `/health` 200, or to the offline worker's "loaded".
+    pub ready_timeout_ms: u64,
+    /// SIGTERM to SIGKILL.
+    pub stop_grace_ms: u64,
+    /// A whole request.
+    pub request_timeout_ms: u64,
+    /// Silence within one answer.
+    pub stall_timeout_ms: u64,
+    /// Wait for a device that another run holds; 0 refuses at once.
+    pub device_wait_ms: u64,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Accepted, not begun.
+    Queued,
+    /// Preflight, spawn, load.
+    Starting,
+    /// Warm-up requests.
+    Warming,
+    /// Measured requests.
+    Measuring,
+    /// The child is being stopped and swept.
+    Stopping,
+    /// Ended as asked.
+    Done,
+    /// Ended with an error.
+    Failed,
+    /// Ended on order.
+    Cancelled,
+}
+
+impl RunState {
+    /// Whether nothing will change any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// What was under way when a run failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Device lock, memory, disk, leftovers.
+    Preflight,
+    /// The child could not be started.
+    Spawn,
+    /// The child lives and is not ready.
+    Load,
+    /// Warm-up requests.
+    Warmup,
+    /// Measured requests.
+    Measure,
+    /// Stopping and sweeping.
+    Stop,
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunFailure {
+    /// What was under way.
+    pub stage: Stage,
+    /// One line: what failed, what to do.
+    pub message: String,
+    /// The child's last output lines, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log_tail: Vec<String>,
+}
+
+/// `GET /v1/runs/{id}`: everything about a run but its samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunStatus {
+    /// The id that the controller gave (ULID).
+    pub run_id: String,
+    /// Where it stands.
+    pub state: RunState,
+    /// What was asked.
+    pub spec: RunSpec,
+    /// Seconds the run may take.
+    pub deadline_s: u64,
+    /// When it was accepted, for people only.
+    pub created_unix_ms: i64,
+    /// When it ended, for people only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_unix_ms: Option<i64>,
+    /// Set if it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<RunFailure>,
+    /// Doubts about the measurement.
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+    /// What ran where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
+    /// Figures that say whether the measurement can be believed.
+    #[serde(default)]
+    pub validity: Validity,
+    /// How long start and stop took, and how the child ended.
+    #[serde(default)]
+    pub lifecycle: Lifecycle,
+    /// Set in a final state: what `/samples` will give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<SampleTotals>,
+}
+
+/// Total of a run's sample lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampleTotals {
+    /// Lines, warm-up included.
+    pub count: u64,
+    /// SHA-256 (hex) of all lines with their line ends, in order.
+    pub sha256: String,
+}
+
+/// A doubt about a measurement: data, stored and shown wherever the run is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// `foreign_cpu`, `token_count_mismatch`, …
+    pub code: String,
+    /// One line for people.
+    pub message: String,
+}
+
+/// What ran where.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Build of the agent.
+    pub agent_build: String,
+    /// Build that the engine reports (`0.1.0+3fa1c2d`), if it does.
+    #[serde(default)]
+    pub engine_build: Option<String>,
+    /// SHA-256 (hex) of the engine's executable.
+    #[serde(default)]
+    pub engine_binary_sha256: Option<String>,
+    /// Whether the engine is a debug or a release build, as it reports.
+    #[serde(default)]
+    pub engine_profile: Option<String>,
+    /// What the engine loaded.
+    #[serde(default)]
+    pub model: Option<ModelFacts>,
+    /// Fingerprint of the host.
+    pub host_fingerprint: String,
+    /// Id of the definitions.
+    pub definition: String,
+}
+
+/// What an engine loaded, as it reports.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelFacts {
+    /// The name that was asked for.
+    pub name: String,
+    /// `llama`, `qwen2`, `qwen3`, `fake`.
+    pub family: String,
+    /// SHA-256 (hex) over the weights, the config and the tokenizer.
+    pub sha256: String,
+    /// SHA-256 (hex) of the tokenizer alone.
+    pub tokenizer_sha256: String,
+    /// Parameters.
+    pub parameters: u64,
+    /// Type of the weights in memory (`f32`, `q4_1 as stored`).
+    pub weights: String,
+    /// Longest sequence, prompt and answer together.
+    pub context_tokens: u32,
+    /// Threads in use.
+    pub threads: u32,
+    /// Whether it has a chat template.
+    pub chat_template: bool,
+}
+
+/// Figures that say whether a measurement can be believed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Validity {
+    /// Share of the machine's CPU used by others before the run, 0 to 1.
+    #[serde(default)]
+    pub foreign_cpu_before: Option<f64>,
+    /// The same while measuring.
+    #[serde(default)]
+    pub foreign_cpu_during: Option<f64>,
+    /// CPU time of the agent itself while measuring.
+    #[serde(default)]
+    pub agent_cpu_ms: Option<f64>,
+    /// Failed measured requests.
+    #[serde(default)]
+    pub failed_requests: u32,
+}
+
+/// How a child's life went.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    /// Spawn to ready.
+    #[serde(default)]
+    pub ready_ms: Option<f64>,
+    /// SIGTERM to nothing left.
+    #[serde(default)]
+    pub stop_ms: Option<f64>,
+    /// `exit 0`, `signal 9`, …
+    #[serde(default)]
+    pub exit: Option<String>,
+    /// Whether SIGKILL was needed.
+    #[serde(default)]
+    pub killed: bool,
+    /// Descendants that had left the group and were swept.
+    #[serde(default)]
+    pub swept: u32,
+    /// Largest resident memory of the child.
+    #[serde(default)]
+    pub rss_bytes_max: Option<u64>,
+}
+
+/// One line of a run's story, in order of `seq` from 1 without gaps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunEvent {
+    /// 1, 2, …
+    pub seq: u64,
+    /// Since the run was accepted, on the agent's monotonic clock.
+    pub at_ms: u64,
+    /// What happened.
+    pub what: EventKind,
+}
+
+/// What happened in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A new state; a final one is the last event.
+    State {
+        /// The state entered.
+        state: RunState,
+    },
+    /// At most two a second.
+    Progress {
+        /// Requests ended in this phase.
+        done: u64,
+        /// Requests of this phase.
+        total: u64,
+    },
+    /// A doubt.
+    Warning {
+        /// The doubt.
+        warning: Warning,
+    },
+    /// A line of the child's output.
+    Log {
+        /// Without its line end.
+        line: String,
+    },
+}
