@@ -18,11 +18,17 @@ fn main() -> Result<()> {
     let count: usize = args.next().context(usage)?.parse()?;
 
     let device = Device::Cpu;
-    let config: LlamaConfig = serde_json::from_slice(&std::fs::read(directory.join("config.json"))?)?;
+    let config: LlamaConfig =
+        serde_json::from_slice(&std::fs::read(directory.join("config.json"))?)?;
     let config = config.into_config(false);
     // SAFETY: the file is not written while this program runs.
-    let weights =
-        unsafe { VarBuilder::from_mmaped_safetensors(&[directory.join("model.safetensors")], DType::F32, &device)? };
+    let weights = unsafe {
+        VarBuilder::from_mmaped_safetensors(
+            &[directory.join("model.safetensors")],
+            DType::F32,
+            &device,
+        )?
+    };
     let model = Llama::load(weights, &config)?;
 
     // Two passes: the first touches every weight page and is not reported.

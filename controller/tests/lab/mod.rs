@@ -1,6 +1,11 @@
 //! A user of the tests' own: own database, own state, own locks, real binaries; nothing outlives it.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +26,9 @@ pub struct Lab {
 impl Lab {
     /// Fresh folders.
     pub fn new() -> Self {
-        Self { home: tempfile::tempdir().unwrap() }
+        Self {
+            home: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// A path below the user's folder.
@@ -42,7 +49,10 @@ impl Lab {
             std::fs::create_dir_all(&path).unwrap();
             command.env(name, path);
         }
-        command.env_remove("CHAPTERBENCH_DB").env_remove("CHAPTERBENCH_TOKEN").stdin(Stdio::null());
+        command
+            .env_remove("CHAPTERBENCH_DB")
+            .env_remove("CHAPTERBENCH_TOKEN")
+            .stdin(Stdio::null());
         command
     }
 
@@ -55,7 +65,12 @@ impl Lab {
 
     /// Runs `controller ARGS` to its end.
     pub fn run(&self, args: &[&str]) -> Output {
-        let mut child = self.controller(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = self
+            .controller(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let pid = child.id();
         let (sender, receiver) = std::sync::mpsc::channel();
         let waiter = std::thread::spawn(move || {
@@ -63,11 +78,18 @@ impl Lab {
             let stderr = read_all(child.stderr.take());
             let status = child.wait().unwrap();
             sender.send(()).ok();
-            Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
+            Output {
+                status,
+                stdout: stdout.join().unwrap(),
+                stderr: stderr.join().unwrap(),
+            }
         });
         if receiver.recv_timeout(PATIENCE).is_err() {
             kill(pid, "KILL");
-            panic!("controller {args:?} did not end: {:?}", waiter.join().unwrap());
+            panic!(
+                "controller {args:?} did not end: {:?}",
+                waiter.join().unwrap()
+            );
         }
         waiter.join().unwrap()
     }
@@ -77,7 +99,11 @@ impl Lab {
         let output = self.run(args);
         let stdout = String::from_utf8(output.stdout).unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "controller {args:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "controller {args:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
+        );
         stdout
     }
 
@@ -90,7 +116,10 @@ impl Lab {
 
     /// All runs with their samples, as `runs export` gives them.
     pub fn export(&self) -> Vec<Value> {
-        self.json(&["runs", "export"])["runs"].as_array().unwrap().clone()
+        self.json(&["runs", "export"])["runs"]
+            .as_array()
+            .unwrap()
+            .clone()
     }
 
     /// Starts an agent that stays; gives its process and its address.
@@ -108,15 +137,22 @@ impl Lab {
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             use std::io::BufRead;
-            for line in std::io::BufReader::new(stderr).lines().map_while(Result::ok) {
+            for line in std::io::BufReader::new(stderr)
+                .lines()
+                .map_while(Result::ok)
+            {
                 if let Some(start) = line.find("127.0.0.1:") {
-                    let address: String =
-                        line[start..].chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect();
+                    let address: String = line[start..]
+                        .chars()
+                        .take_while(|c| c.is_ascii_digit() || ".:".contains(*c))
+                        .collect();
                     sender.send(address).ok();
                 }
             }
         });
-        let address = receiver.recv_timeout(PATIENCE).expect("the agent prints its address");
+        let address = receiver
+            .recv_timeout(PATIENCE)
+            .expect("the agent prints its address");
         (child, address)
     }
 
@@ -154,10 +190,16 @@ impl Drop for Lab {
 
 /// Sends a signal by name to a process that this lab started.
 pub fn kill(pid: u32, signal: &str) {
-    Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).stderr(Stdio::null()).status().unwrap();
+    Command::new("kill")
+        .args([&format!("-{signal}"), &pid.to_string()])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
 }
 
-fn read_all<R: std::io::Read + Send + 'static>(stream: Option<R>) -> std::thread::JoinHandle<Vec<u8>> {
+fn read_all<R: std::io::Read + Send + 'static>(
+    stream: Option<R>,
+) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         stream.unwrap().read_to_end(&mut bytes).unwrap();
@@ -169,7 +211,10 @@ fn read_all<R: std::io::Read + Send + 'static>(stream: Option<R>) -> std::thread
 fn agent_program() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_controller")).with_file_name("agent");
     if !program.exists() {
-        let status = Command::new(env!("CARGO")).args(["build", "--quiet", "--bin", "agent"]).status().unwrap();
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--bin", "agent"])
+            .status()
+            .unwrap();
         assert!(status.success(), "cargo build --bin agent");
     }
     program
