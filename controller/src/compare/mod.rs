@@ -275,4 +275,4 @@ fn word(reasons: &[Reason], base_runs: usize, candidate_runs: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -165,9 +165,10 @@ fn compare(base: &Sample, candidate: &Sample) -> Option<Match> {
             base_text: texts.as_ref().map(|d| d.base.clone()),
             candidate_text: texts.map(|d| d.candidate),
         };
-        return Some(match base.firm_steps {
-            Some(firm) if position < firm as usize => Match::Parted(at),
-            Some(_) => Match::NearTie(at),
+        return Some(match base.firm_steps.map(|firm| firm as usize) {
+            // A near tie is a step that was made and is not firm: if all are, there is none.
+            Some(firm) if firm < b.len() && firm <= position => Match::NearTie(at),
+            Some(_) => Match::Parted(at),
             None => Match::Unjudged(at),
         });
     }

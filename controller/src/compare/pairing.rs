@@ -11,6 +11,7 @@ use crate::compare::CompareError;
 use crate::compare::lint::{Reason, ReasonCode};
 use crate::record::RunRecord;
 use crate::selector::{Head, Selector};
+use crate::show::words;
 
 /// The runs to be compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -279,8 +280,8 @@ fn group(
     runs.retain(|run| self::build(run).is_none_or(|b| Some(b) == build));
     if runs.len() < of_one_arm {
         notes.push(format!(
-            "left out of the {name}: {} runs of an earlier build",
-            of_one_arm - runs.len()
+            "left out of the {name}: {} of an earlier build",
+            words::count((of_one_arm - runs.len()) as u64, "run")
         ));
     }
     let (newest, older) = runs.split_last()?;
