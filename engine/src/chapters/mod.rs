@@ -2,7 +2,60 @@
 
 use contracts::generate::{GenerateResult, SamplingParams};
 
-use crate::{error::EngineError, text::Input};
+use crate::{
+    error::EngineError,
+    text::{Input, Text},
+};
+use contracts::run::ModelFacts;
+use std::collections::BTreeMap;
+pub mod fake;
+
+use crate::model::ModelRequest;
+/// STAND-IN
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// x
+    pub model: ModelRequest,
+    /// x
+    pub options: BTreeMap<String, String>,
+}
+/// STAND-IN
+#[derive(Debug)]
+pub struct Chapter {
+    /// x
+    pub id: &'static str,
+    /// x
+    pub title: &'static str,
+    /// x
+    pub adds: &'static str,
+    /// x
+    pub streams: bool,
+    /// x
+    pub same_tokens: bool,
+    /// x
+    pub hidden: bool,
+    /// x
+    pub build: fn(Setup) -> Result<Box<dyn Engine>, EngineError>,
+}
+/// STAND-IN
+pub const TABLE: &[Chapter] = &[Chapter {
+    id: "fake",
+    title: "fake",
+    adds: "known tokens on a known clock",
+    streams: true,
+    same_tokens: false,
+    hidden: true,
+    build: fake::build,
+}];
+/// STAND-IN
+pub fn find(name: &str) -> Result<&'static Chapter, EngineError> {
+    TABLE.iter().find(|c| c.id == name).ok_or_else(|| {
+        EngineError::bad_input(
+            "chapter",
+            format!("{name} does not exist; those that exist: fake"),
+        )
+    })
+}
 
 /// Names a request within one engine.
 pub type RequestId = u64;
@@ -11,15 +64,30 @@ pub type RequestId = u64;
 /// `submit`/`step`/`cancel` on the one thread that owns the model.
 pub trait Engine: Send {
     /// One request from text to text; tokenising and detokenising are part of its wall time.
-    fn generate(&mut self, input: &Input, params: &SamplingParams) -> Result<GenerateResult, EngineError>;
+    fn generate(
+        &mut self,
+        input: &Input,
+        params: &SamplingParams,
+    ) -> Result<GenerateResult, EngineError>;
 
     /// Many requests; one after another until a chapter does better.
-    fn generate_batch(&mut self, requests: &[(Input, SamplingParams)]) -> Vec<Result<GenerateResult, EngineError>> {
-        requests.iter().map(|(input, params)| self.generate(input, params)).collect()
+    fn generate_batch(
+        &mut self,
+        requests: &[(Input, SamplingParams)],
+    ) -> Vec<Result<GenerateResult, EngineError>> {
+        requests
+            .iter()
+            .map(|(input, params)| self.generate(input, params))
+            .collect()
     }
 
     /// Takes a request into the queue. Everything that can be refused is refused here, before any work.
-    fn submit(&mut self, id: RequestId, input: &Input, params: &SamplingParams) -> Result<(), EngineError>;
+    fn submit(
+        &mut self,
+        id: RequestId,
+        input: &Input,
+        params: &SamplingParams,
+    ) -> Result<(), EngineError>;
 
     /// Does the next piece of work: at most one forward pass (ch01: one whole answer).
     fn step(&mut self) -> Vec<StepEvent>;
@@ -29,6 +97,12 @@ pub trait Engine: Send {
 
     /// Whether `step` has nothing to do.
     fn is_idle(&self) -> bool;
+
+    /// What it loaded.
+    fn facts(&self) -> &ModelFacts;
+
+    /// Its tokenizer and template.
+    fn text(&self) -> &Text;
 }
 
 /// What a step brought.
