@@ -11,30 +11,15 @@ pub type RequestId = u64;
 /// `submit`/`step`/`cancel` on the one thread that owns the model.
 pub trait Engine: Send {
     /// One request from text to text; tokenising and detokenising are part of its wall time.
-    fn generate(
-        &mut self,
-        input: &Input,
-        params: &SamplingParams,
-    ) -> Result<GenerateResult, EngineError>;
+    fn generate(&mut self, input: &Input, params: &SamplingParams) -> Result<GenerateResult, EngineError>;
 
     /// Many requests; one after another until a chapter does better.
-    fn generate_batch(
-        &mut self,
-        requests: &[(Input, SamplingParams)],
-    ) -> Vec<Result<GenerateResult, EngineError>> {
-        requests
-            .iter()
-            .map(|(input, params)| self.generate(input, params))
-            .collect()
+    fn generate_batch(&mut self, requests: &[(Input, SamplingParams)]) -> Vec<Result<GenerateResult, EngineError>> {
+        requests.iter().map(|(input, params)| self.generate(input, params)).collect()
     }
 
     /// Takes a request into the queue. Everything that can be refused is refused here, before any work.
-    fn submit(
-        &mut self,
-        id: RequestId,
-        input: &Input,
-        params: &SamplingParams,
-    ) -> Result<(), EngineError>;
+    fn submit(&mut self, id: RequestId, input: &Input, params: &SamplingParams) -> Result<(), EngineError>;
 
     /// Does the next piece of work: at most one forward pass (ch01: one whole answer).
     fn step(&mut self) -> Vec<StepEvent>;
