@@ -5,8 +5,10 @@
 pub mod chapters;
 pub mod cli;
 pub mod error;
+pub mod inspect;
 pub mod model;
 pub mod offline;
+pub mod sampling;
 pub mod server;
 pub mod text;
 pub mod worker;

@@ -26,14 +26,14 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent};
+use super::{Engine, RequestId, Setup, StepEvent, admit, metrics};
 use crate::{
     error::EngineError,
-    text::{Input, Text},
+    text::{Input, MIN_VOCAB_SIZE, Text},
 };
 
 /// What it says, over and over.
-pub const ANSWER: &str = "The sky is blue because air scatters short waves most. ";
+const ANSWER: &str = "The sky is blue because air scatters short waves most. ";
 
 /// Longest sequence, prompt and answer together.
 const CONTEXT_TOKENS: u32 = 4096;
@@ -62,7 +62,8 @@ struct Request {
     submitted: Instant,
     /// When its turn came.
     started: Option<Instant>,
-    first_token: Option<Instant>,
+    /// When the first and the latest token came.
+    tokens: Option<(Instant, Instant)>,
     output_ids: Vec<u32>,
 }
 
@@ -71,6 +72,7 @@ struct Fake {
     text: Text,
     facts: ModelFacts,
     answer_ids: Vec<u32>,
+    stop_id: u32,
     submitted: u64,
     queue: VecDeque<Request>,
 }
@@ -79,15 +81,11 @@ struct Fake {
 ///
 /// # Errors
 /// An option that does not exist or cannot be read.
-pub fn build(setup: Setup) -> Result<Box<dyn Engine>, EngineError> {
+pub(super) fn build(setup: Setup) -> Result<Box<dyn Engine>, EngineError> {
     let options = Options::read(setup.options)?;
     thread::sleep(options.load);
-    let text = Text::made(256);
-    let text = if options.template {
-        text
-    } else {
-        text.without_template()
-    };
+    let text = Text::made(MIN_VOCAB_SIZE)?;
+    let stop_id = text.stop_ids().first().copied().unwrap_or_default();
     let answer_ids = text.encode(&Input::Text(ANSWER.to_owned()))?;
     let facts = ModelFacts {
         name: setup.model.name,
@@ -98,13 +96,14 @@ pub fn build(setup: Setup) -> Result<Box<dyn Engine>, EngineError> {
         weights: "none".to_owned(),
         context_tokens: CONTEXT_TOKENS,
         threads: 1,
-        chat_template: text.has_template(),
+        chat_template: options.template,
     };
     Ok(Box::new(Fake {
         options,
         text,
         facts,
         answer_ids,
+        stop_id,
         submitted: 0,
         queue: VecDeque::new(),
     }))
@@ -112,23 +111,19 @@ pub fn build(setup: Setup) -> Result<Box<dyn Engine>, EngineError> {
 
 impl Options {
     fn read(mut given: BTreeMap<String, String>) -> Result<Self, EngineError> {
-        let ms = Duration::from_secs_f64;
         let options = Self {
-            ttft: ms(take(&mut given, "ttft_ms")?.unwrap_or(0.0) / 1e3),
-            tpot: ms(take(&mut given, "tpot_ms")?.unwrap_or(0.0) / 1e3),
+            ttft: take_ms(&mut given, "ttft_ms")?,
+            tpot: take_ms(&mut given, "tpot_ms")?,
             tokens: take(&mut given, "tokens")?,
             fail_at: take(&mut given, "fail_at")?,
             stall_at: take(&mut given, "stall_at")?,
             panic_at: take(&mut given, "panic_at")?,
             trouble_after: take(&mut given, "trouble_after")?.unwrap_or(0),
-            load: ms(take(&mut given, "load_ms")?.unwrap_or(0.0) / 1e3),
+            load: take_ms(&mut given, "load_ms")?,
             template: take(&mut given, "template")?.unwrap_or(true),
         };
         match given.keys().next() {
-            Some(name) => Err(EngineError::bad_input(
-                format!("option {name}"),
-                "the fake chapter does not know it",
-            )),
+            Some(name) => Err(EngineError::bad_input("option", format!("{name:?}: this chapter does not know it"))),
             None => Ok(options),
         }
     }
@@ -141,8 +136,15 @@ fn take<T: FromStr>(
     let Some(value) = given.remove(name) else {
         return Ok(None);
     };
-    let bad = || EngineError::bad_input(format!("option {name}"), format!("cannot be {value:?}"));
+    let bad = || EngineError::bad_input("option", format!("{name} cannot be {value:?}"));
     value.parse().map(Some).map_err(|_| bad())
+}
+
+/// A time in ms, 0 if not given.
+fn take_ms(given: &mut BTreeMap<String, String>, name: &str) -> Result<Duration, EngineError> {
+    let ms: f64 = take(given, name)?.unwrap_or(0.0);
+    let bad = |_| EngineError::bad_input("option", format!("{name} cannot be {ms}"));
+    Duration::try_from_secs_f64(ms / 1e3).map_err(bad)
 }
 
 impl Engine for Fake {
@@ -172,16 +174,7 @@ impl Engine for Fake {
         params: &SamplingParams,
     ) -> Result<(), EngineError> {
         let submitted = Instant::now();
-        let input_ids = self.text.encode(input)?;
-        let context_tokens = CONTEXT_TOKENS as usize;
-        if input_ids.len() + params.max_tokens as usize > context_tokens {
-            let (input_tokens, max_tokens) = (input_ids.len(), params.max_tokens as usize);
-            return Err(EngineError::ContextTooLong {
-                input_tokens,
-                max_tokens,
-                context_tokens,
-            });
-        }
+        let input_ids = admit(&self.text, &self.facts, input, params)?;
         let number = self.submitted;
         self.submitted += 1;
         self.queue.push_back(Request {
@@ -191,7 +184,7 @@ impl Engine for Fake {
             params: params.clone(),
             submitted,
             started: None,
-            first_token: None,
+            tokens: None,
             output_ids: Vec::new(),
         });
         Ok(())
@@ -258,14 +251,14 @@ impl Fake {
             return Vec::new();
         };
         let id = request.id;
-        request.first_token.get_or_insert_with(Instant::now);
+        let now = Instant::now();
+        request.tokens = Some((request.tokens.map_or(now, |(first, _)| first), now));
         let made = request.output_ids.len();
         let stop =
             self.options.tokens.is_some_and(|last| made + 1 >= last) && !request.params.ignore_eos;
         let mut events = Vec::new();
         if stop {
-            // An id that no tokenizer of 256 entries has: nothing can mistake it for text.
-            request.output_ids.push(u32::MAX);
+            request.output_ids.push(self.stop_id);
         } else {
             let token = self
                 .answer_ids
@@ -302,21 +295,17 @@ fn finish(request: Request, finish_reason: FinishReason, text: &Text) -> Generat
         FinishReason::Length => request.output_ids.len(),
     };
     let text = text.decode(request.output_ids.get(..visible).unwrap_or_default());
-    let output_tokens = u32::try_from(request.output_ids.len()).unwrap_or(u32::MAX);
+    let made = request.output_ids.len();
     let ms = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e3;
-    let (now, first) = (Instant::now(), request.first_token);
-    let wall_ms = ms(request.submitted, now);
+    let metrics = metrics(request.submitted, request.input_ids.len(), made);
+    let (ttft_ms, tpot_ms) = request.tokens.map_or((0.0, 0.0), |(first, last)| {
+        let steps = made.saturating_sub(1).max(1);
+        (ms(request.submitted, first), ms(first, last) / steps as f64)
+    });
     let metrics = RequestMetrics {
-        throughput: f64::from(output_tokens) / (wall_ms / 1e3).max(f64::MIN_POSITIVE),
-        input_tokens: u32::try_from(request.input_ids.len()).unwrap_or(u32::MAX),
-        output_tokens,
-        ttft_ms: first.map_or(0.0, |first| ms(request.submitted, first)),
-        tpot_ms: match first {
-            Some(first) if output_tokens > 1 => ms(first, now) / f64::from(output_tokens - 1),
-            _ => 0.0,
-        },
-        wall_ms,
-        extras: BTreeMap::new(),
+        ttft_ms,
+        tpot_ms,
+        ..metrics
     };
     GenerateResult {
         text,

@@ -21,7 +21,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Format::Text => text(&rows),
         Format::Markdown => markdown(&rows),
         Format::Json => {
-            let facts: Vec<ChapterFacts> = rows.iter().map(|chapter| facts(chapter)).collect();
+            let facts: Vec<ChapterFacts> = rows.iter().map(|chapter| chapter.facts()).collect();
             format!("{:#}\n", json!({ "schema": SCHEMA, "chapters": facts }))
         }
     };
@@ -60,15 +60,4 @@ fn markdown(rows: &[&Chapter]) -> String {
         )
     };
     head.to_owned() + &rows.iter().map(line).collect::<String>()
-}
-
-fn facts(chapter: &Chapter) -> ChapterFacts {
-    ChapterFacts {
-        id: chapter.id.to_owned(),
-        title: chapter.title.to_owned(),
-        adds: chapter.adds.to_owned(),
-        streams: chapter.streams,
-        same_tokens: chapter.same_tokens,
-        hidden: chapter.hidden,
-    }
 }

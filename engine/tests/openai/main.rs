@@ -2,7 +2,11 @@
 //!
 //! The program `engine serve` around it is tested in `tests/cli`.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod answers;
 #[path = "../support/http.rs"]
@@ -59,9 +63,18 @@ impl Server {
     /// Not waited for.
     fn start(chapter: &str, options: &[(&str, &str)], queue_max: usize) -> Self {
         let chapter = chapters::find(chapter).unwrap();
-        let model = ModelRequest { name: defaults::MODEL.to_owned(), dtype: None, device: Device::Cpu, threads: None };
-        let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let worker = Worker::start(move || (chapter.build)(Setup { model, options }), queue_max).unwrap();
+        let model = ModelRequest {
+            name: defaults::MODEL.to_owned(),
+            dtype: None,
+            device: Device::Cpu,
+            threads: None,
+        };
+        let options = options
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let worker =
+            Worker::start(move || (chapter.build)(Setup { model, options }), queue_max).unwrap();
         let identity = Identity {
             chapter: chapter.id.to_owned(),
             served_name: defaults::MODEL.to_owned(),
@@ -72,16 +85,25 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(serve(listener, worker, identity, async {
                 let _ = stopped.await;
             }))
         });
-        Self { address, stop: Some(stop), thread: Some(thread) }
+        Self {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
     }
 
     fn wait_ready(&self) {
-        wait_until("the server is ready", || http::get(self.address, "/health").status == 200);
+        wait_until("the server is ready", || {
+            http::get(self.address, "/health").status == 200
+        });
     }
 
     fn post(&self, path: &str, body: &Value) -> http::Reply {
@@ -112,7 +134,10 @@ impl Drop for Server {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "waited in vain until {what}"
+        );
         thread::sleep(Duration::from_millis(5));
     }
 }
