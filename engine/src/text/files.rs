@@ -103,12 +103,11 @@ impl Text {
         Ok(Self::new(Parts {
             pieces: Pieces::of(&tokenizer)?,
             tokenizer,
-            template: template.map(|source| Template::new(&source, names)),
             stop_ids,
             before: Vec::new(),
             after: Vec::new(),
             sha256: hex::encode(Sha256::digest(&bytes)),
-        }))
+        }, template.map(|source| Template::new(&source, names))))
     }
 }
 
