@@ -17,7 +17,9 @@ const VARIABLE: &str = "CHAPTERBENCH_SMOLLM2_GGUF";
 
 fn smollm2() -> Option<Text> {
     let Some(path) = std::env::var_os(VARIABLE) else {
-        eprintln!("not checked: {VARIABLE} does not name the file that scripts/fetch-smollm2 fetches");
+        eprintln!(
+            "not checked: {VARIABLE} does not name the file that scripts/fetch-smollm2 fetches"
+        );
         return None;
     };
     let content = Content::read(&mut File::open(path).unwrap()).unwrap();
@@ -71,9 +73,9 @@ fn facts_and_chat_template_are_the_files() {
     };
     let ids = text.encode(&Input::Chat(vec![message])).unwrap();
     let expected = [
-        1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407,
-        19712, 8182, 2, 198, 1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531,
-        198,
+        1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411,
+        407, 19712, 8182, 2, 198, 1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1,
+        520, 9531, 198,
     ];
     assert_eq!(ids, expected);
 }

@@ -70,17 +70,20 @@ impl Text {
         let names: BTreeMap<_, _> = names
             .map(|(key, token)| (key.to_owned(), token.to_owned()))
             .into();
-        Ok(Self::new(Parts {
-            pieces: Pieces::of(&tokenizer)?,
-            stop_ids: [END_OF_TEXT, TURN_END]
-                .iter()
-                .filter_map(|token| tokenizer.token_to_id(token))
-                .collect(),
-            tokenizer,
-            before: Vec::new(),
-            after: Vec::new(),
-            sha256: hex::encode(hasher.finalize()),
-        }, Some(Template::new(TEMPLATE, names))))
+        Ok(Self::new(
+            Parts {
+                pieces: Pieces::of(&tokenizer)?,
+                stop_ids: [END_OF_TEXT, TURN_END]
+                    .iter()
+                    .filter_map(|token| tokenizer.token_to_id(token))
+                    .collect(),
+                tokenizer,
+                before: Vec::new(),
+                after: Vec::new(),
+                sha256: hex::encode(hasher.finalize()),
+            },
+            Some(Template::new(TEMPLATE, names)),
+        ))
     }
 }
 

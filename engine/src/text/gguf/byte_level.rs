@@ -33,7 +33,13 @@ pub(super) fn build(keys: &Keys<'_>, tokens: &Tokens) -> Result<Built, EngineErr
         "smollm" => sequence(Digits::new(true), ByteLevel::new(false, true, true)),
         "llama-bpe" => sequence(regex(LLAMA3_SPLIT)?, ByteLevel::new(false, true, false)),
         "qwen2" => sequence(regex(QWEN2_SPLIT)?, ByteLevel::new(false, true, false)),
-        other => return Err(unsupported("tokenizer.ggml.pre", other, "smollm, llama-bpe and qwen2")),
+        other => {
+            return Err(unsupported(
+                "tokenizer.ggml.pre",
+                other,
+                "smollm, llama-bpe and qwen2",
+            ));
+        }
     };
     let vocabulary = tokens.vocabulary();
     let merges = keys
@@ -42,7 +48,9 @@ pub(super) fn build(keys: &Keys<'_>, tokens: &Tokens) -> Result<Built, EngineErr
         .map(|merge| {
             // Checked here because the library panics on some merges that fit no token.
             let parts = merge.split_once(' ').filter(|(left, right)| {
-                [*left, *right, &format!("{left}{right}")].iter().all(|part| vocabulary.contains_key(*part))
+                [*left, *right, &format!("{left}{right}")]
+                    .iter()
+                    .all(|part| vocabulary.contains_key(*part))
             });
             parts
                 .map(|(left, right)| (left.to_owned(), right.to_owned()))
@@ -57,11 +65,20 @@ pub(super) fn build(keys: &Keys<'_>, tokens: &Tokens) -> Result<Built, EngineErr
         .map_err(|error| keys.damaged(&error.to_string()))?;
 
     let mut tokenizer = Tokenizer::new(model);
-    tokenizer.with_pre_tokenizer(Some(split)).with_decoder(Some(ByteLevel::default()));
+    tokenizer
+        .with_pre_tokenizer(Some(split))
+        .with_decoder(Some(ByteLevel::default()));
     if pre == "qwen2" {
-        tokenizer.with_normalizer(Some(NFC)).map_err(|error| keys.damaged(&error.to_string()))?;
+        tokenizer
+            .with_normalizer(Some(NFC))
+            .map_err(|error| keys.damaged(&error.to_string()))?;
     }
-    Ok(Built { tokenizer, add_bos: llama3, default_bos: None, default_eos: None })
+    Ok(Built {
+        tokenizer,
+        add_bos: llama3,
+        default_bos: None,
+        default_eos: None,
+    })
 }
 
 fn sequence(first: impl Into<PreTokenizerWrapper>, second: ByteLevel) -> PreTokenizerWrapper {
@@ -69,6 +86,10 @@ fn sequence(first: impl Into<PreTokenizerWrapper>, second: ByteLevel) -> PreToke
 }
 
 fn regex(pattern: &str) -> Result<Split, EngineError> {
-    Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false)
-        .map_err(|error| EngineError::Internal(format!("pre-tokenizer: {error}")))
+    Split::new(
+        SplitPattern::Regex(pattern.to_owned()),
+        SplitDelimiterBehavior::Isolated,
+        false,
+    )
+    .map_err(|error| EngineError::Internal(format!("pre-tokenizer: {error}")))
 }

@@ -20,16 +20,37 @@ impl<'a> Keys<'a> {
 
     /// An error about the file's tokenizer.
     pub(super) fn damaged(&self, what: &str) -> EngineError {
-        let name = self.values.get("general.name").and_then(text).unwrap_or("in a GGUF file");
-        EngineError::model(name, format!("the tokenizer inside the file is damaged: {what}"))
+        let name = self
+            .values
+            .get("general.name")
+            .and_then(text)
+            .unwrap_or("in a GGUF file");
+        EngineError::model(
+            name,
+            format!("the tokenizer inside the file is damaged: {what}"),
+        )
     }
 
-    fn get<T>(&self, key: &str, kind: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>, EngineError> {
-        let Some(value) = self.values.get(key) else { return Ok(None) };
-        read(value).map(Some).ok_or_else(|| self.damaged(&format!("{key} is no {kind}")))
+    fn get<T>(
+        &self,
+        key: &str,
+        kind: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, EngineError> {
+        let Some(value) = self.values.get(key) else {
+            return Ok(None);
+        };
+        read(value)
+            .map(Some)
+            .ok_or_else(|| self.damaged(&format!("{key} is no {kind}")))
     }
 
-    fn list<T>(&self, key: &str, kind: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Vec<T>, EngineError> {
+    fn list<T>(
+        &self,
+        key: &str,
+        kind: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Vec<T>, EngineError> {
         self.get(key, kind, |value| match value {
             Value::Array(items) => items.iter().map(&read).collect(),
             _ => None,
@@ -42,7 +63,8 @@ impl<'a> Keys<'a> {
     }
 
     pub(super) fn required_string(&self, key: &str) -> Result<&'a str, EngineError> {
-        self.string(key)?.ok_or_else(|| self.damaged(&format!("{key} is missing")))
+        self.string(key)?
+            .ok_or_else(|| self.damaged(&format!("{key} is missing")))
     }
 
     pub(super) fn boolean(&self, key: &str) -> Result<Option<bool>, EngineError> {
@@ -70,7 +92,12 @@ impl<'a> Keys<'a> {
             u32::try_from(id)
                 .ok()
                 .filter(|id| (*id as usize) < tokens.names.len())
-                .ok_or_else(|| self.damaged(&format!("{key} is {id}, but there are {} tokens", tokens.names.len())))
+                .ok_or_else(|| {
+                    self.damaged(&format!(
+                        "{key} is {id}, but there are {} tokens",
+                        tokens.names.len()
+                    ))
+                })
         })
         .transpose()
     }
@@ -87,12 +114,19 @@ impl<'a> Keys<'a> {
         if let Some(name) = names.iter().find(|name| !seen.insert(**name)) {
             return Err(self.damaged(&format!("token {name:?} is there twice")));
         }
-        Ok(Tokens { names: names.into_iter().map(str::to_owned).collect(), types })
+        Ok(Tokens {
+            names: names.into_iter().map(str::to_owned).collect(),
+            types,
+        })
     }
 
     /// SHA-256 (hex) over all keys that make the tokenizer, in the order of their names.
     pub(super) fn tokenizer_sha256(&self) -> String {
-        let mut keys: Vec<_> = self.values.iter().filter(|(key, _)| key.starts_with("tokenizer.ggml.")).collect();
+        let mut keys: Vec<_> = self
+            .values
+            .iter()
+            .filter(|(key, _)| key.starts_with("tokenizer.ggml."))
+            .collect();
         keys.sort_by_key(|(key, _)| key.as_str());
         let mut hasher = Sha256::new();
         for (key, value) in keys {

@@ -59,18 +59,30 @@ impl Text {
             "llama" => sentencepiece::build(&keys, &tokens)?,
             other => return Err(unsupported("tokenizer.ggml.model", other, "gpt2 and llama")),
         };
-        let Built { mut tokenizer, add_bos, default_bos, default_eos } = built;
-        tokenizer.add_tokens(tokens.added()).map_err(|error| keys.damaged(&error.to_string()))?;
+        let Built {
+            mut tokenizer,
+            add_bos,
+            default_bos,
+            default_eos,
+        } = built;
+        tokenizer
+            .add_tokens(tokens.added())
+            .map_err(|error| keys.damaged(&error.to_string()))?;
 
-        let bos = keys.token_id("tokenizer.ggml.bos_token_id", &tokens)?.or(default_bos);
-        let eos = keys.token_id("tokenizer.ggml.eos_token_id", &tokens)?.or(default_eos);
+        let bos = keys
+            .token_id("tokenizer.ggml.bos_token_id", &tokens)?
+            .or(default_bos);
+        let eos = keys
+            .token_id("tokenizer.ggml.eos_token_id", &tokens)?
+            .or(default_eos);
         let eot = keys.token_id("tokenizer.ggml.eot_token_id", &tokens)?;
         let eom = keys.token_id("tokenizer.ggml.eom_token_id", &tokens)?;
         let added = |key, default, id: Option<u32>| -> Result<Vec<u32>, EngineError> {
             if !keys.boolean(key)?.unwrap_or(default) {
                 return Ok(Vec::new());
             }
-            id.map(|id| vec![id]).ok_or_else(|| keys.damaged(&format!("{key} is set, but there is no such token")))
+            id.map(|id| vec![id])
+                .ok_or_else(|| keys.damaged(&format!("{key} is set, but there is no such token")))
         };
         let mut names = BTreeMap::new();
         for (name, id) in [("bos_token", bos), ("eos_token", eos)] {
@@ -95,21 +107,32 @@ impl Text {
 impl Tokens {
     /// Names to ids. Unused tokens are left out: no text has them, and they stand for nothing.
     fn vocabulary(&self) -> Vocab {
-        self.each().filter(|(_, kind, _)| *kind != Self::UNUSED).map(|(name, _, id)| (name.to_owned(), id)).collect()
+        self.each()
+            .filter(|(_, kind, _)| *kind != Self::UNUSED)
+            .map(|(name, _, id)| (name.to_owned(), id))
+            .collect()
     }
 
     /// Tokens that are found in a text before it is split: control tokens, which decoding leaves
     /// out, and the user's own, which are text.
     fn added(&self) -> Vec<AddedToken> {
         self.each()
-            .filter(|(_, kind, _)| matches!(*kind, Self::UNKNOWN | Self::CONTROL | Self::USER_DEFINED))
-            .map(|(name, kind, _)| AddedToken::from(name, kind != Self::USER_DEFINED).normalized(false))
+            .filter(|(_, kind, _)| {
+                matches!(*kind, Self::UNKNOWN | Self::CONTROL | Self::USER_DEFINED)
+            })
+            .map(|(name, kind, _)| {
+                AddedToken::from(name, kind != Self::USER_DEFINED).normalized(false)
+            })
             .collect()
     }
 
     /// Name, type, id.
     fn each(&self) -> impl Iterator<Item = (&str, i64, u32)> {
-        self.names.iter().zip(&self.types).zip(0u32..).map(|((name, kind), id)| (name.as_str(), *kind, id))
+        self.names
+            .iter()
+            .zip(&self.types)
+            .zip(0u32..)
+            .map(|((name, kind), id)| (name.as_str(), *kind, id))
     }
 }
 

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 use tokenizers::{
     Tokenizer,
     decoders::{
-        DecoderWrapper, byte_fallback::ByteFallback, fuse::Fuse, sequence::Sequence as Decoders, strip::Strip,
+        DecoderWrapper, byte_fallback::ByteFallback, fuse::Fuse, sequence::Sequence as Decoders,
+        strip::Strip,
     },
     models::bpe::{BPE, Merges},
     normalizers::{NormalizerWrapper, Prepend, Replace, Sequence as Normalizers},
@@ -29,7 +30,10 @@ pub(super) fn build(keys: &Keys<'_>, tokens: &Tokens) -> Result<Built, EngineErr
     }
     let unknown = match keys.token_id("tokenizer.ggml.unknown_token_id", tokens)? {
         Some(id) => tokens.names.get(id as usize).map(String::as_str),
-        None => tokens.each().find(|(_, kind, _)| *kind == Tokens::UNKNOWN).map(|(name, ..)| name),
+        None => tokens
+            .each()
+            .find(|(_, kind, _)| *kind == Tokens::UNKNOWN)
+            .map(|(name, ..)| name),
     };
     let damaged = |error: tokenizers::Error| keys.damaged(&error.to_string());
     let mut model = BPE::builder()
@@ -42,7 +46,9 @@ pub(super) fn build(keys: &Keys<'_>, tokens: &Tokens) -> Result<Built, EngineErr
     let mut tokenizer = Tokenizer::new(model.build().map_err(damaged)?);
 
     // The blank before a text is put before each part between special tokens, as llama.cpp does.
-    let prefix = keys.boolean("tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
+    let prefix = keys
+        .boolean("tokenizer.ggml.add_space_prefix")?
+        .unwrap_or(true);
     let to_blank = Replace::new(" ", BLANK).map_err(damaged)?;
     let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
     let mut decoders: Vec<DecoderWrapper> = vec![
@@ -55,9 +61,16 @@ pub(super) fn build(keys: &Keys<'_>, tokens: &Tokens) -> Result<Built, EngineErr
         decoders.push(Strip::new(' ', 1, 0).into());
     }
     normalizers.push(to_blank.into());
-    tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(damaged)?;
+    tokenizer
+        .with_normalizer(Some(Normalizers::new(normalizers)))
+        .map_err(damaged)?;
     tokenizer.with_decoder(Some(Decoders::new(decoders)));
-    Ok(Built { tokenizer, add_bos: true, default_bos: Some(1), default_eos: Some(2) })
+    Ok(Built {
+        tokenizer,
+        add_bos: true,
+        default_bos: Some(1),
+        default_eos: Some(2),
+    })
 }
 
 /// All splits of normal pieces into two normal pieces, best score first, then lowest id.
@@ -78,5 +91,8 @@ fn merges(tokens: &Tokens, scores: &[f32]) -> Merges {
         }
     }
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(b.2)));
-    ranked.into_iter().map(|(_, _, left, right)| (left.to_owned(), right.to_owned())).collect()
+    ranked
+        .into_iter()
+        .map(|(_, _, left, right)| (left.to_owned(), right.to_owned()))
+        .collect()
 }

@@ -75,8 +75,14 @@ fn sentencepiece() -> Metadata {
     [
         ("tokenizer.ggml.model", Value::String("llama".to_owned())),
         ("tokenizer.ggml.tokens", strings(&data.tokens)),
-        ("tokenizer.ggml.scores", Value::Array(data.scores.into_iter().map(Value::F32).collect())),
-        ("tokenizer.ggml.token_type", Value::Array(data.types.into_iter().map(Value::I32).collect())),
+        (
+            "tokenizer.ggml.scores",
+            Value::Array(data.scores.into_iter().map(Value::F32).collect()),
+        ),
+        (
+            "tokenizer.ggml.token_type",
+            Value::Array(data.types.into_iter().map(Value::I32).collect()),
+        ),
         ("tokenizer.ggml.add_bos_token", Value::Bool(false)),
     ]
     .map(|(key, value)| (key.to_owned(), value))
@@ -118,7 +124,10 @@ fn byte_level_ids_are_the_reference_ones() {
 fn digits_are_split_as_each_kind_wants() {
     let split = |pre: &str| -> Vec<String> {
         let text = Text::from_gguf(&byte_level(pre)).unwrap();
-        encode(&text, "in 1234").iter().map(|&id| text.decode(&[id])).collect()
+        encode(&text, "in 1234")
+            .iter()
+            .map(|&id| text.decode(&[id]))
+            .collect()
     };
     assert_eq!(split("smollm"), ["in", " ", "1", "2", "3", "4"]);
     assert_eq!(split("qwen2"), ["in", " ", "1", "2", "3", "4"]);
@@ -140,33 +149,60 @@ fn special_tokens_are_added_as_the_file_says() {
     let sentence = |metadata: &Metadata| encode(&Text::from_gguf(metadata).unwrap(), "a");
     let plain = sentence(&sentencepiece());
     let bos = without(sentencepiece(), "tokenizer.ggml.add_bos_token");
-    assert_eq!(sentence(&bos), [&[1], plain.as_slice()].concat(), "SentencePiece adds BOS unless told");
+    assert_eq!(
+        sentence(&bos),
+        [&[1], plain.as_slice()].concat(),
+        "SentencePiece adds BOS unless told"
+    );
     let both = with(bos, "tokenizer.ggml.add_eos_token", Value::Bool(true));
     assert_eq!(sentence(&both), [&[1], plain.as_slice(), &[2]].concat());
 
     let unsaid = |pre| without(byte_level(pre), "tokenizer.ggml.add_bos_token");
-    assert_eq!(sentence(&unsaid("llama-bpe"))[0], 1, "Llama 3 adds BOS unless told");
+    assert_eq!(
+        sentence(&unsaid("llama-bpe"))[0],
+        1,
+        "Llama 3 adds BOS unless told"
+    );
     assert_eq!(sentence(&unsaid("smollm")), sentence(&byte_level("smollm")));
 }
 
 #[test]
 fn no_blank_is_put_before_a_text_where_the_file_forbids_it() {
-    let metadata = with(sentencepiece(), "tokenizer.ggml.add_space_prefix", Value::Bool(false));
+    let metadata = with(
+        sentencepiece(),
+        "tokenizer.ggml.add_space_prefix",
+        Value::Bool(false),
+    );
     let text = Text::from_gguf(&metadata).unwrap();
     let with_blank = Text::from_gguf(&sentencepiece()).unwrap();
     assert_eq!(encode(&text, " capital"), encode(&with_blank, "capital"));
-    assert_eq!(text.decode(&encode(&text, " capital")), " capital", "and none is taken away");
+    assert_eq!(
+        text.decode(&encode(&text, " capital")),
+        " capital",
+        "and none is taken away"
+    );
 }
 
 #[test]
 fn a_chat_goes_through_the_template_and_adds_no_bos() {
     let template = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}";
-    let metadata = with(byte_level("llama-bpe"), "tokenizer.chat_template", Value::String(template.to_owned()));
+    let metadata = with(
+        byte_level("llama-bpe"),
+        "tokenizer.chat_template",
+        Value::String(template.to_owned()),
+    );
     let metadata = with(metadata, "tokenizer.ggml.add_bos_token", Value::Bool(true));
     let text = Text::from_gguf(&metadata).unwrap();
-    let message = ChatMessage { role: "user".to_owned(), content: "hi".into() };
+    let message = ChatMessage {
+        role: "user".to_owned(),
+        content: "hi".into(),
+    };
     let chat = text.encode(&Input::Chat(vec![message])).unwrap();
-    assert_eq!(chat, encode(&text, "user: hi<|im_end|>"), "one BOS: the template's");
+    assert_eq!(
+        chat,
+        encode(&text, "user: hi<|im_end|>"),
+        "one BOS: the template's"
+    );
     assert_eq!(chat[0], 1);
 }
 
@@ -174,8 +210,13 @@ fn a_chat_goes_through_the_template_and_adds_no_bos() {
 fn unused_tokens_are_no_text() {
     let mut metadata = byte_level("smollm");
     let before = Text::from_gguf(&metadata).unwrap().vocab_size();
-    for (key, value) in [("tokens", Value::String("[PAD]".to_owned())), ("token_type", Value::I32(5))] {
-        let Some(Value::Array(items)) = metadata.get_mut(&format!("tokenizer.ggml.{key}")) else { unreachable!() };
+    for (key, value) in [
+        ("tokens", Value::String("[PAD]".to_owned())),
+        ("token_type", Value::I32(5)),
+    ] {
+        let Some(Value::Array(items)) = metadata.get_mut(&format!("tokenizer.ggml.{key}")) else {
+            unreachable!()
+        };
         items.push(value);
     }
     let text = Text::from_gguf(&metadata).unwrap();
@@ -185,7 +226,11 @@ fn unused_tokens_are_no_text() {
 
 #[test]
 fn other_kinds_are_refused_by_name() {
-    let other = with(byte_level("smollm"), "tokenizer.ggml.model", Value::String("t5".to_owned()));
+    let other = with(
+        byte_level("smollm"),
+        "tokenizer.ggml.model",
+        Value::String("t5".to_owned()),
+    );
     assert_eq!(
         error(&other),
         "cannot run a GGUF file with tokenizer.ggml.model \"t5\": known are gpt2 and llama"
@@ -201,17 +246,45 @@ fn damage_is_told_with_the_key() {
     let start = "model in a GGUF file: the tokenizer inside the file is damaged: ";
     for key in ["model", "pre", "tokens", "token_type", "merges"] {
         let key = format!("tokenizer.ggml.{key}");
-        assert_eq!(error(&without(byte_level("smollm"), &key)), format!("{start}{key} is missing"));
+        assert_eq!(
+            error(&without(byte_level("smollm"), &key)),
+            format!("{start}{key} is missing")
+        );
     }
-    let merges = strings(&[byte_level_data().merges.swap_remove(0), "nonsense".to_owned()]);
+    let merges = strings(&[
+        byte_level_data().merges.swap_remove(0),
+        "nonsense".to_owned(),
+    ]);
     let wrong = with(byte_level("qwen2"), "tokenizer.ggml.merges", merges);
-    assert_eq!(error(&wrong), format!("{start}merge \"nonsense\" fits no tokens"));
-    let wrong = with(byte_level("qwen2"), "tokenizer.ggml.eos_token_id", Value::U32(9999));
-    assert!(error(&wrong).contains("tokenizer.ggml.eos_token_id is 9999, but there are"), "{}", error(&wrong));
-    let wrong = with(sentencepiece(), "tokenizer.ggml.scores", Value::Array(vec![Value::F32(0.0)]));
+    assert_eq!(
+        error(&wrong),
+        format!("{start}merge \"nonsense\" fits no tokens")
+    );
+    let wrong = with(
+        byte_level("qwen2"),
+        "tokenizer.ggml.eos_token_id",
+        Value::U32(9999),
+    );
+    assert!(
+        error(&wrong).contains("tokenizer.ggml.eos_token_id is 9999, but there are"),
+        "{}",
+        error(&wrong)
+    );
+    let wrong = with(
+        sentencepiece(),
+        "tokenizer.ggml.scores",
+        Value::Array(vec![Value::F32(0.0)]),
+    );
     assert_eq!(error(&wrong), format!("{start}420 tokens, but 1 scores"));
-    let wrong = with(byte_level("smollm"), "tokenizer.ggml.tokens", Value::Bool(true));
-    assert_eq!(error(&wrong), format!("{start}tokenizer.ggml.tokens is no list of strings"));
+    let wrong = with(
+        byte_level("smollm"),
+        "tokenizer.ggml.tokens",
+        Value::Bool(true),
+    );
+    assert_eq!(
+        error(&wrong),
+        format!("{start}tokenizer.ggml.tokens is no list of strings")
+    );
 }
 
 #[test]
@@ -235,7 +308,8 @@ fn streamed(text: &Text, ids: &[u32]) -> String {
 }
 
 static SMOLLM: LazyLock<Text> = LazyLock::new(|| Text::from_gguf(&byte_level("smollm")).unwrap());
-static LLAMA3: LazyLock<Text> = LazyLock::new(|| Text::from_gguf(&byte_level("llama-bpe")).unwrap());
+static LLAMA3: LazyLock<Text> =
+    LazyLock::new(|| Text::from_gguf(&byte_level("llama-bpe")).unwrap());
 static SENTENCEPIECE: LazyLock<Text> = LazyLock::new(|| Text::from_gguf(&sentencepiece()).unwrap());
 
 proptest! {
