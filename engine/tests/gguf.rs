@@ -1,5 +1,6 @@
 //! Llama `.gguf` files: as stored, dequantised, and what is refused. The files are made here from
-//! the weights of a model whose logits are known.
+//! the weights of a model whose logits are known; one test reads the real file that
+//! `CHAPTERBENCH_SMOLLM2_GGUF` names (`scripts/fetch-smollm2` fetches it), and without it says so.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,9 +15,15 @@ use candle_core::{
         gguf_file::{self, Value},
     },
 };
-use engine::model::{forward::Forward, gguf::Gguf};
+use contracts::{generate::FinishReason, openai::ChatMessage, run::Dtype};
+use engine::{
+    chapters::{self, Engine, Setup},
+    inspect,
+    model::{ModelRequest, forward::Forward, gguf::Gguf},
+    text::Input,
+};
 
-use support::{TOLERANCE, largest_difference, one_line, read_weights, vector};
+use support::{TOLERANCE, greedy, largest_difference, one_line, read_weights, vector};
 
 /// A file before it is written.
 struct Made {
@@ -208,6 +215,150 @@ fn an_untied_head_is_found() {
     for mut forward in [open().as_stored(&Device::Cpu).unwrap(), dequantised(open())] {
         let logits = forward.forward(&case.input_ids, 0).unwrap();
         assert!(largest_difference(&logits, &expected) <= 2.0 * TOLERANCE);
+    }
+}
+
+/// The tokenizer of the vectors, as a file carries it.
+fn add_tokenizer(made: &mut Made) {
+    let json = fs::read(vector("tiny-llama").0.join("tokenizer.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let vocab = json["model"]["vocab"].as_object().unwrap();
+    let mut tokens = vec![String::new(); vocab.len()];
+    for (token, id) in vocab {
+        tokens[id.as_u64().unwrap() as usize] = token.clone();
+    }
+    let kinds = (0..tokens.len()).map(|id| Value::I32(if id < 3 { 3 } else { 1 }));
+    let merges = json["model"]["merges"].as_array().unwrap().iter();
+    let merges = merges.map(|pair| {
+        format!(
+            "{} {}",
+            pair[0].as_str().unwrap(),
+            pair[1].as_str().unwrap()
+        )
+    });
+    set(
+        made,
+        "tokenizer.ggml.model",
+        Value::String("gpt2".to_owned()),
+    );
+    set(
+        made,
+        "tokenizer.ggml.pre",
+        Value::String("smollm".to_owned()),
+    );
+    set(
+        made,
+        "tokenizer.ggml.token_type",
+        Value::Array(kinds.collect()),
+    );
+    set(
+        made,
+        "tokenizer.ggml.merges",
+        Value::Array(merges.map(Value::String).collect()),
+    );
+    set(made, "tokenizer.ggml.eos_token_id", Value::U32(2));
+    set(
+        made,
+        "tokenizer.ggml.tokens",
+        Value::Array(tokens.into_iter().map(Value::String).collect()),
+    );
+}
+
+#[test]
+fn chapters_run_a_file_with_its_own_tokenizer() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.gguf");
+    let mut made = made();
+    add_tokenizer(&mut made);
+    made.write(&path, GgmlDType::F32);
+    let seen = inspect::inspect(path.to_str().unwrap()).unwrap();
+    assert_eq!(
+        (
+            seen.context_tokens,
+            seen.chat_template,
+            seen.family.as_str()
+        ),
+        (256, false, "llama")
+    );
+    for (dtype, weights) in [(None, "f32 as stored"), (Some(Dtype::F32), "f32 from f32")] {
+        for chapter in ["ch01", "ch02"] {
+            let mut engine = built(chapter, &path, dtype);
+            assert_eq!(engine.facts().weights, weights);
+            assert_eq!(engine.facts().parameters, 119_104);
+            for case in &vector("tiny-llama").1.cases {
+                let input = Input::Ids(case.input_ids.clone());
+                let result = engine.generate(&input, &greedy(48)).unwrap();
+                assert_eq!(
+                    result.output_ids, case.greedy_ids,
+                    "{chapter} {:?}",
+                    case.prompt
+                );
+                assert_eq!(
+                    (result.finish_reason, result.text),
+                    (case.finish_reason, case.greedy_text.clone())
+                );
+            }
+        }
+    }
+}
+
+fn built(chapter: &str, path: &Path, dtype: Option<Dtype>) -> Box<dyn Engine> {
+    let model = ModelRequest {
+        dtype,
+        ..support::request(path)
+    };
+    (chapters::find(chapter).unwrap().build)(Setup {
+        model,
+        options: BTreeMap::new(),
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_context_beyond_candles_tables_is_cut_as_stored_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tiny.gguf");
+    let mut made = made();
+    add_tokenizer(&mut made);
+    set(&mut made, "llama.context_length", Value::U32(8192));
+    made.write(&path, GgmlDType::F32);
+    for (dtype, context) in [(None, 4096), (Some(Dtype::F32), 8192)] {
+        assert_eq!(
+            inspect::inspect_as(path.to_str().unwrap(), dtype)
+                .unwrap()
+                .context_tokens,
+            context
+        );
+        assert_eq!(
+            built("ch01", &path, dtype).facts().context_tokens as usize,
+            context
+        );
+    }
+}
+
+#[test]
+fn smollm2_knows_the_capital_of_france() {
+    let Some(path) = std::env::var_os("CHAPTERBENCH_SMOLLM2_GGUF") else {
+        eprintln!(
+            "not checked: CHAPTERBENCH_SMOLLM2_GGUF does not name scripts/fetch-smollm2's file"
+        );
+        return;
+    };
+    for dtype in [None, Some(Dtype::F32)] {
+        let question = ChatMessage {
+            role: "user".to_owned(),
+            content: "What is the capital of France?".into(),
+        };
+        let input = Input::Chat(vec![question]);
+        let answer = |chapter| {
+            built(chapter, Path::new(&path), dtype)
+                .generate(&input, &greedy(24))
+                .unwrap()
+        };
+        let (first, second) = (answer("ch01"), answer("ch02"));
+        assert_eq!(first.output_ids, second.output_ids);
+        assert_eq!(first.finish_reason, FinishReason::Stop);
+        assert!(first.text.contains("Paris"), "{dtype:?}: {}", first.text);
     }
 }
 
