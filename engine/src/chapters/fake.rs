@@ -123,7 +123,10 @@ impl Options {
             template: take(&mut given, "template")?.unwrap_or(true),
         };
         match given.keys().next() {
-            Some(name) => Err(EngineError::bad_input("option", format!("{name:?}: this chapter does not know it"))),
+            Some(name) => Err(EngineError::bad_input(
+                "option",
+                format!("{name:?}: this chapter does not know it"),
+            )),
             None => Ok(options),
         }
     }
