@@ -306,4 +306,5 @@ fn finish_reason(word: &str) -> Result<FinishReason, SampleError> {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod whole_tests;
