@@ -1,1 +1,4 @@
 //! agent
+
+pub mod host;
+pub mod load;
