@@ -1,1 +1,3 @@
 //! agent
+
+pub mod process;
