@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use contracts::run::{RunFailure, RunState, RunStatus, Stage};
 
-use super::launch::Link;
 use super::story::{Failure, Run};
 use super::{Active, Bench, Interrupt, now_unix_ms};
 use crate::process::{Child, port};

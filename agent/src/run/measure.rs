@@ -27,7 +27,7 @@ const SERVED_NAME: &str = "default";
 /// Gets the child ready, then makes all requests and spools their samples.
 pub(super) async fn all(run: &Run, child: &Child, link: Link, spawned: Instant) -> Result<(), Failure> {
     let spec = run.active.record.status().spec;
-    let cpu = CpuWatch { run, child, meter: Mutex::new(None) };
+    let cpu = CpuWatch { run, meter: Mutex::new(None) };
     let (out, samples) = mpsc::channel(SAMPLES_QUEUE_MAX);
     let driven = drive(run, child, link, &spec, spawned, out, &cpu);
     let (end, stored) = tokio::join!(driven, store(run, &spec, samples, &cpu));
@@ -103,7 +103,7 @@ async fn store(run: &Run, spec: &RunSpec, mut samples: mpsc::Receiver<Sample>, c
             stored.failed += u32::from(sample.error.is_some());
             stored.mismatched += u32::from(counts_differ(&sample));
             if done == total {
-                // Now and not later: a worker that is done goes away, and its CPU time with it.
+                // Now and not later: what comes after the last answer is not the measurement.
                 cpu.end();
             }
         }
@@ -187,25 +187,28 @@ fn build_word(build: &BuildFacts) -> String {
 /// Who used the CPU while requests were measured.
 struct CpuWatch<'a> {
     run: &'a Run,
-    child: &'a Child,
     meter: Mutex<Option<CpuMeter>>,
 }
 
 impl CpuWatch<'_> {
     fn begin(&self) {
-        *self.meter.lock().unwrap_or_else(PoisonError::into_inner) = Some(CpuMeter::start());
+        let meter = CpuMeter::start();
+        if let Err(error) = &meter {
+            tracing::warn!(run = %self.run.active.id, %error, "the CPU's use cannot be measured");
+        }
+        *self.meter.lock().unwrap_or_else(PoisonError::into_inner) = meter.ok();
     }
 
     /// The first call after `begin` counts.
     fn end(&self) {
-        let Some(meter) = self.meter.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let share = meter.foreign_share(&self.child.pids());
+        let meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(used) = meter.and_then(|meter| meter.read().ok()) else { return };
         let record = &self.run.active.record;
         record.update(|status| {
-            status.validity.foreign_cpu_during = share;
-            status.validity.agent_cpu_ms = meter.own_cpu_ms();
+            status.validity.foreign_cpu_during = used.foreign_share;
+            status.validity.agent_cpu_ms = Some(used.own_ms);
         });
-        if let Some(share) = share.filter(|share| *share > FOREIGN_CPU_WARN_SHARE) {
+        if let Some(share) = used.foreign_share.filter(|share| *share > FOREIGN_CPU_WARN_SHARE) {
             record.warn("foreign_cpu", format!("others used {:.0} % of the CPU while measuring", share * 100.0));
         }
     }

@@ -17,7 +17,7 @@ use crate::process::device_lock;
 const MEMORY_MARGIN_BYTES: u64 = 256 << 20;
 /// How long the machine is watched: enough ticks of the kernel's clock for a share, and no more,
 /// since every run waits for it.
-const QUIET_WATCH: Duration = Duration::from_millis(100);
+const QUIET_WATCH: Duration = Duration::from_millis(120);
 
 /// Gives the device's lock, which the child's keeper will hold.
 pub(super) async fn pass(run: &Run, lock: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
@@ -53,9 +53,9 @@ fn memory(run: &Run, device: Device, weights_bytes: Option<u64>) -> Result<(), F
 
 /// What others use of the CPU before the run: a validity figure, never a refusal.
 async fn quiet(run: &Run) {
-    let meter = host::CpuMeter::start();
+    let Ok(meter) = host::CpuMeter::start() else { return };
     tokio::time::sleep(QUIET_WATCH).await;
-    let share = meter.foreign_share(&[]);
+    let share = meter.read().ok().and_then(|used| used.foreign_share);
     run.active.record.update(|status| status.validity.foreign_cpu_before = share);
     if let Some(share) = share.filter(|share| *share > FOREIGN_CPU_WARN_SHARE) {
         let message = format!("others used {:.0} % of the CPU just before the run", share * 100.0);
