@@ -28,7 +28,9 @@ pub(super) async fn pass(run: &Run, lock: Option<OwnedFd>) -> Result<OwnedFd, Fa
         None => {
             let wait = Duration::from_millis(spec.limits.device_wait_ms);
             let holder = run.bench.holder(&run.active.id);
-            device_lock::acquire(&spec.arm.device, &holder, wait).await.map_err(|error| run.failed(error.to_string()))?
+            device_lock::acquire(&spec.arm.device, &holder, wait)
+                .await
+                .map_err(|error| run.failed(error.to_string()))?
         }
     };
     quiet(run).await;
@@ -36,7 +38,11 @@ pub(super) async fn pass(run: &Run, lock: Option<OwnedFd>) -> Result<OwnedFd, Fa
 }
 
 fn memory(run: &Run, device: Device, weights_bytes: Option<u64>) -> Result<(), Failure> {
-    let weights = if device == Device::Cpu { weights_bytes.unwrap_or(0) } else { 0 };
+    let weights = if device == Device::Cpu {
+        weights_bytes.unwrap_or(0)
+    } else {
+        0
+    };
     let needed = weights.saturating_add(MEMORY_MARGIN_BYTES);
     let available = host::state().memory_available_bytes;
     // 0: the system does not say.
@@ -53,12 +59,19 @@ fn memory(run: &Run, device: Device, weights_bytes: Option<u64>) -> Result<(), F
 
 /// What others use of the CPU before the run: a validity figure, never a refusal.
 async fn quiet(run: &Run) {
-    let Ok(meter) = host::CpuMeter::start() else { return };
+    let Ok(meter) = host::CpuMeter::start() else {
+        return;
+    };
     tokio::time::sleep(QUIET_WATCH).await;
     let share = meter.read().ok().and_then(|used| used.foreign_share);
-    run.active.record.update(|status| status.validity.foreign_cpu_before = share);
+    run.active
+        .record
+        .update(|status| status.validity.foreign_cpu_before = share);
     if let Some(share) = share.filter(|share| *share > FOREIGN_CPU_WARN_SHARE) {
-        let message = format!("others used {:.0} % of the CPU just before the run", share * 100.0);
+        let message = format!(
+            "others used {:.0} % of the CPU just before the run",
+            share * 100.0
+        );
         run.active.record.warn("foreign_cpu_before", message);
     }
 }
