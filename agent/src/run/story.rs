@@ -25,6 +25,8 @@ use crate::spool::writer::Writer;
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// A request that failed may have failed because the child is dying: as long we wait to know.
 const DEATH_NOTICE_WAIT: Duration = Duration::from_millis(300);
+/// A worker that has written its last line frees its model and exits; then it is helped.
+const WORKER_END_WAIT: Duration = Duration::from_secs(2);
 /// An order to end lets requests in flight be recorded as aborted, this long.
 const ABORT_WAIT: Duration = Duration::from_secs(1);
 
@@ -116,6 +118,10 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
         .guarded(Some(&child), measure::all(run, &child, link, spawned))
         .await;
 
+    if measured.is_ok() && addr.is_none() {
+        // A worker that is done ends by itself; a signal would only spoil its exit status.
+        let _ = timeout(WORKER_END_WAIT, child.exited()).await;
+    }
     run.enter(Stage::Stop);
     let stopped = ending::stop(run, child, addr).await;
     logging.abort();
