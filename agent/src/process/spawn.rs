@@ -145,9 +145,10 @@ pub async fn spawn(keeper: &Program, spec: ChildSpec) -> Result<Child, SpawnErro
     });
     let tree = ulid::Ulid::generate().to_string();
 
-    let (program_path, fds_and_order) = (spec.program.path().to_owned(), order(spec, &tree));
-    let sent = send(&ours, &fds_and_order.0);
-    drop(fds_and_order.0);
+    let program_path = spec.program.path().to_owned();
+    let (descriptors, order) = order(spec, &tree);
+    let sent = send(&ours, &descriptors);
+    drop(descriptors);
     ours.set_nonblocking(true).map_err(failed)?;
     let (reports, mut orders) = UnixStream::from_std(ours).map_err(failed)?.into_split();
     let (tell, mut progress) = watch::channel(Progress::default());
@@ -165,7 +166,7 @@ pub async fn spawn(keeper: &Program, spec: ChildSpec) -> Result<Child, SpawnErro
     sent.map_err(failed)?;
     let start = async {
         // A keeper that has ended can't be written to; its reports say more than EPIPE would.
-        let _ = orders.write_all(&fds_and_order.1).await;
+        let _ = orders.write_all(&order).await;
         let answer = progress
             .wait_for(|now| now.started.is_some() || now.gone)
             .await;
@@ -239,9 +240,6 @@ fn start_keeper(
     tokio::process::Command::from(command).spawn()
 }
 
-/// Descriptors and the order's line.
-type FdsAndOrder = (Descriptors, Vec<u8>);
-
 /// What is passed on, in the order that [`StartOrder`] names.
 struct Descriptors {
     program: Program,
@@ -249,7 +247,8 @@ struct Descriptors {
     keep: Vec<OwnedFd>,
 }
 
-fn order(spec: ChildSpec, tree: &str) -> FdsAndOrder {
+/// What goes to the keeper: descriptors, and the line of the order.
+fn order(spec: ChildSpec, tree: &str) -> (Descriptors, Vec<u8>) {
     let bytes = |items: Vec<OsString>| items.into_iter().map(OsString::into_vec).collect();
     let (given, targets) = spec.fds.into_iter().unzip();
     let start = StartOrder {
