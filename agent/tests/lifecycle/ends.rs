@@ -120,3 +120,18 @@ async fn what_a_dead_agent_left_is_ended_by_the_next() {
     assert_eq!((leftover.found, leftover.left), (3, 0));
     assert!(!pids.iter().any(|&pid| alive(pid)));
 }
+
+#[tokio::test]
+async fn a_keeper_that_works_is_asked_to_end_its_tree() {
+    let place = Place::new();
+    let mut agent = play_agent(&place, "escaped").await;
+    let pids = place.pids("pids");
+    let ids = agent.ids.clone();
+    let leftover = tokio::task::spawn_blocking(move || kill_leftover(&ids))
+        .await
+        .unwrap();
+    agent.kill();
+    assert_eq!(leftover.left, 0);
+    assert!(!pids.iter().any(|&pid| alive(pid)));
+    assert!(!agent.ids.keeper.is_alive() && !agent.ids.child.is_alive());
+}

@@ -1,6 +1,6 @@
 //! What a child is given, what it prints, what can't be started, and that starting leaks nothing.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,14 +15,9 @@ async fn the_child_gets_what_was_chosen_and_nothing_else() {
     let stray = tempfile::tempfile().unwrap();
     let high = nix::fcntl::fcntl(&stray, nix::fcntl::FcntlArg::F_DUPFD(9)).unwrap();
     let mut spec = place.spec(&["inside"]);
-    let file = |_| -> OwnedFd {
-        tempfile::tempfile()
-            .unwrap()
-            .as_fd()
-            .try_clone_to_owned()
-            .unwrap()
-    };
-    spec.fds = [3, 40].map(|number| (file(number), number)).into();
+    spec.fds = [3, 40]
+        .map(|number| (tempfile::tempfile().unwrap().into(), number))
+        .into();
     spec.env = vec![("FAKE_ENGINE_SET".into(), "yes".into())];
     spec.env_remove = vec!["PATH".into()];
     spec.cwd = Some(place.dir.path().to_owned());
@@ -75,6 +70,15 @@ async fn what_cannot_be_started_is_said_in_one_line() {
         error
             .to_string()
             .contains("number 2 is not between 3 and 63"),
+        "{error}"
+    );
+
+    let mut spec = place.spec(&["idle"]);
+    let file = || OwnedFd::from(tempfile::tempfile().unwrap());
+    spec.fds = vec![(file(), 5), (file(), 4), (file(), 5)];
+    let error = spawn(&helper(), spec).await.unwrap_err();
+    assert!(
+        error.to_string().contains("number 5 is used twice"),
         "{error}"
     );
 
