@@ -176,7 +176,12 @@ fn stubborn(pids: &str) -> ! {
     reason = "a child that is left behind is what is tested"
 )]
 fn start_and_wait(mode: &str, pids: &str, rest: &[&str]) {
-    myself().args([mode, pids]).args(rest).spawn().unwrap();
+    let mut command = myself();
+    if mode == "stubborn" {
+        // As servers that overwrite their environment: only the session shows whose it is.
+        command.env_clear();
+    }
+    command.args([mode, pids]).args(rest).spawn().unwrap();
     while std::fs::read(pids).unwrap_or_default().is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -27,17 +27,17 @@ async fn a_dropped_child_is_ended() {
 
 #[tokio::test]
 async fn a_killed_keeper_takes_its_child_along() {
-    let place = Place::new();
-    let child = place
-        .start_up(&["parent", "escaped", &place.text("pids")])
-        .await;
-    let escaped = place.pids("pids");
-    kill(Pid::from_raw(child.identity().keeper.pid), Signal::SIGKILL).unwrap();
-    let exit = tokio::time::timeout(LONG, child.exited()).await.unwrap();
-    assert_eq!(exit.to_string(), "ended, its keeper was killed");
-    let report = child.stop(LONG).await;
-    assert!(report.clean, "{report:?}");
-    assert!(!escaped.into_iter().any(alive));
+    for mode in ["stubborn", "escaped"] {
+        let place = Place::new();
+        let child = place.start_up(&["parent", mode, &place.text("pids")]).await;
+        let grandchildren = place.pids("pids");
+        kill(Pid::from_raw(child.identity().keeper.pid), Signal::SIGKILL).unwrap();
+        let exit = tokio::time::timeout(LONG, child.exited()).await.unwrap();
+        assert_eq!(exit.to_string(), "ended, its keeper was killed");
+        let report = child.stop(LONG).await;
+        assert!(report.clean, "{report:?}");
+        assert!(!grandchildren.into_iter().any(alive));
+    }
 }
 
 #[tokio::test]
