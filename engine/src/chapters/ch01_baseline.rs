@@ -123,7 +123,7 @@ impl Baseline {
         params: &SamplingParams,
     ) -> Result<Sequence, EngineError> {
         let started = Instant::now();
-        let input_ids = admit(&self.text, &self.facts, input, params)?;
+        let input_ids = admit(&self.text, &self.forward, input, params)?;
         Ok(Sequence {
             id,
             started,

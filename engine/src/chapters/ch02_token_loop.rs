@@ -148,7 +148,7 @@ impl TokenLoop {
         params: &SamplingParams,
     ) -> Result<Sequence, EngineError> {
         let started = Instant::now();
-        let input_ids = admit(&self.text, &self.facts, input, params)?;
+        let input_ids = admit(&self.text, &self.forward, input, params)?;
         Ok(Sequence {
             id,
             started,

@@ -19,7 +19,7 @@ use contracts::{
 
 use crate::{
     error::EngineError,
-    model::ModelRequest,
+    model::{ModelRequest, forward::Forward},
     sampling,
     text::{Input, Text},
 };
@@ -196,7 +196,7 @@ fn no_options(options: &BTreeMap<String, String>) -> Result<(), EngineError> {
 /// All that can be refused of a request, before any work: returns the prompt's token ids.
 fn admit(
     text: &Text,
-    facts: &ModelFacts,
+    forward: &Forward,
     input: &Input,
     params: &SamplingParams,
 ) -> Result<Vec<u32>, EngineError> {
@@ -208,7 +208,12 @@ fn admit(
             "has no tokens; there is nothing to continue",
         ));
     }
-    let (max_tokens, context_tokens) = (params.max_tokens as usize, facts.context_tokens as usize);
+    let vocab = forward.vocab();
+    if let Some(id) = input_ids.iter().find(|id| **id as usize >= vocab) {
+        let message = format!("token id {id} is not below the model's vocabulary of {vocab}");
+        return Err(EngineError::bad_input("prompt", message));
+    }
+    let (max_tokens, context_tokens) = (params.max_tokens as usize, forward.context());
     if input_ids.len() + max_tokens > context_tokens {
         return Err(EngineError::ContextTooLong {
             input_tokens: input_ids.len(),

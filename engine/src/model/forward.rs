@@ -89,6 +89,16 @@ impl Forward {
         }
     }
 
+    /// Ids are below this.
+    pub fn vocab(&self) -> usize {
+        self.vocab
+    }
+
+    /// Longest sequence, in tokens.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
     /// Forgets the sequence: the next forward starts at position 0.
     pub fn reset(&mut self) {
         match &mut self.model {
@@ -113,13 +123,9 @@ impl Forward {
             )));
         }
         if let Some(id) = ids.iter().find(|id| **id as usize >= self.vocab) {
-            return Err(EngineError::bad_input(
-                "input_ids",
-                format!(
-                    "token id {id} is not below the model's vocabulary of {}",
-                    self.vocab
-                ),
-            ));
+            return Err(EngineError::Internal(format!(
+                "a forward of token id {id}, beyond the vocabulary"
+            )));
         }
         let input = Tensor::new(ids, &self.device)?.unsqueeze(0)?; // [1, tokens]
         let logits = match &mut self.model {
