@@ -49,7 +49,7 @@ impl Console {
     /// Shows how a run ended: its table, and on stderr why it failed with the child's last words.
     pub fn show_run(&self, run: &RunWithSamples) {
         if self.tables {
-            self.result(&show::session::run_text(run));
+            self.result(&format!("{}\n", show::session::run_text(run)));
         }
         let run = &run.run;
         let mode = words::mode(run.status.spec.arm.mode);

@@ -323,6 +323,9 @@ pub struct Provenance {
     /// Whether the engine is a debug or a release build, as it reports.
     #[serde(default)]
     pub engine_profile: Option<String>,
+    /// Title of the chapter (`baseline`, `token loop`), for the printed table.
+    #[serde(default)]
+    pub engine_title: Option<String>,
     /// What the engine loaded.
     #[serde(default)]
     pub model: Option<ModelFacts>,

@@ -1,0 +1,282 @@
+//! What is known of a run, as named words: two runs differ where these words do.
+
+use contracts::generate::SamplingParams;
+use contracts::run::{AllowFailures, Device, Load, PromptSource, RunSpec, Workload};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::compare::Measured;
+use crate::show::words;
+use crate::stats::bench::measured;
+
+/// Hex digits of a hash that are shown: enough to see that two differ.
+const HASH_SHOWN: usize = 12;
+
+/// Which part of a run a fact belongs to, and so what a difference in it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// What work was asked: may not differ.
+    Workload,
+    /// Where it ran: may not differ.
+    Host,
+    /// What was loaded: may not differ.
+    Model,
+    /// How it was measured: the definition may not differ.
+    Measuring,
+    /// What is being judged: may differ.
+    Arm,
+}
+
+/// One fact in words; none where it is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// Which part it belongs to.
+    pub part: Part,
+    /// Its name, as flags and fields are called.
+    pub field: &'static str,
+    /// Its value in words.
+    pub value: Option<String>,
+}
+
+/// All facts of a run, always the same fields in the same order.
+pub fn facts(run: &Measured<'_>) -> Vec<Fact> {
+    let mut facts = workload_facts(&run.run.status.spec.workload);
+    facts.extend(place_facts(run));
+    facts.extend(arm_facts(run));
+    facts
+}
+
+fn workload_facts(workload: &Workload) -> Vec<Fact> {
+    let sampling = &workload.sampling;
+    let of = |field, value: String| fact(Part::Workload, field, Some(value));
+    let Load::Closed { concurrency } = &workload.load;
+    vec![
+        of("model", workload.model.clone()),
+        of("prompts", prompts(&workload.prompts)),
+        of("endpoint", words::snake(&workload.endpoint)),
+        of("max_tokens", sampling.max_tokens.to_string()),
+        of("sampling", self::sampling(sampling)),
+        of("concurrency", concurrency.to_string()),
+        of("n_runs", workload.n_runs.to_string()),
+        of("warmup", workload.warmup.to_string()),
+        of("cache", words::snake(&workload.cache)),
+        of("allow_failures", allow_failures(&workload.allow_failures)),
+    ]
+}
+
+fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
+    let record = run.run;
+    let provenance = record.status.provenance.as_ref();
+    let model = provenance.and_then(|p| p.model.as_ref());
+    let host = format!("{} ({})", record.hostname, short(&record.host_fingerprint));
+    let timing = one_of(run.samples.iter().filter_map(|s| s.timing_source.as_ref()));
+    let tokens = one_of(measured(run.samples).filter_map(|s| s.token_source.as_ref()));
+    let prompt_ids = measured(run.samples).find_map(|s| s.input_ids_sha256.as_deref());
+    vec![
+        fact(Part::Host, "host", Some(host)),
+        fact(Part::Model, "model sha256", model.map(|m| short(&m.sha256))),
+        fact(
+            Part::Model,
+            "tokenizer sha256",
+            model.map(|m| short(&m.tokenizer_sha256)),
+        ),
+        fact(
+            Part::Measuring,
+            "definition",
+            provenance.map(|p| p.definition.clone()),
+        ),
+        fact(Part::Measuring, "timing source", timing),
+        fact(Part::Measuring, "token source", tokens),
+        fact(
+            Part::Measuring,
+            "prompt token ids sha256",
+            prompt_ids.map(short),
+        ),
+        fact(
+            Part::Measuring,
+            "agent build",
+            provenance.map(|p| p.agent_build.clone()),
+        ),
+        fact(
+            Part::Measuring,
+            "controller build",
+            Some(record.controller_build.clone()),
+        ),
+    ]
+}
+
+fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
+    let record = run.run;
+    let arm = &record.status.spec.arm;
+    let provenance = record.status.provenance.as_ref();
+    let model = provenance.and_then(|p| p.model.as_ref());
+    let options: Vec<String> = arm
+        .options
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect();
+    let of = |field, value| fact(Part::Arm, field, value);
+    vec![
+        of("mode", Some(words::snake(&arm.mode))),
+        of(
+            "dtype",
+            Some(arm.dtype.map_or("default".to_owned(), |d| words::snake(&d))),
+        ),
+        of("weights", model.map(|m| m.weights.clone())),
+        of("device", Some(device(&arm.device))),
+        of(
+            "threads",
+            Some(threads(&record.status.spec, model.map(|m| m.threads))),
+        ),
+        of("stream", Some(arm.stream.to_string())),
+        of("options", Some(options.join(" "))),
+        of(
+            "engine build",
+            provenance.and_then(|p| p.engine_build.clone()),
+        ),
+        of(
+            "engine binary",
+            provenance
+                .and_then(|p| p.engine_binary_sha256.as_deref())
+                .map(short),
+        ),
+        of(
+            "engine profile",
+            provenance.and_then(|p| p.engine_profile.clone()),
+        ),
+    ]
+}
+
+fn fact(part: Part, field: &'static str, value: Option<String>) -> Fact {
+    Fact { part, field, value }
+}
+
+/// The workload in one line, for the head of a table.
+pub fn workload_words(workload: &Workload) -> String {
+    let PromptSource::Texts { texts } = &workload.prompts;
+    let Load::Closed { concurrency } = &workload.load;
+    format!(
+        "{}, {}, {} requests after {} of warm-up, {} at a time, at most {} tokens, {}",
+        workload.model,
+        words::count(texts.len() as u64, "prompt"),
+        workload.n_runs,
+        workload.warmup,
+        concurrency,
+        workload.sampling.max_tokens,
+        sampling(&workload.sampling),
+    )
+}
+
+/// `cpu`, `cuda:0`, `metal:0`.
+pub fn device(device: &Device) -> String {
+    match device {
+        Device::Cpu => "cpu".to_owned(),
+        Device::Cuda { index } => format!("cuda:{index}"),
+        Device::Metal { index } => format!("metal:{index}"),
+    }
+}
+
+/// Threads in use, if the engine said so, else what was asked for.
+fn threads(spec: &RunSpec, in_use: Option<u32>) -> String {
+    match in_use.filter(|n| *n > 0).or(spec.arm.threads) {
+        Some(n) => n.to_string(),
+        None => "all".to_owned(),
+    }
+}
+
+/// Number and hash of the prompts, and how the first begins.
+fn prompts(source: &PromptSource) -> String {
+    let PromptSource::Texts { texts } = source;
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    }
+    let hash = hex::encode(hash.finalize());
+    let first = words::excerpt(texts.first().map_or("", String::as_str), PROMPT_SHOWN);
+    format!("{} {} \"{first}\"", texts.len(), short(&hash))
+}
+
+/// Characters of the first prompt that are shown.
+const PROMPT_SHOWN: usize = 30;
+
+/// `greedy`, or every parameter that is not at its neutral value.
+fn sampling(sampling: &SamplingParams) -> String {
+    let plain = SamplingParams::default();
+    let mut parts = Vec::new();
+    if sampling.is_greedy() {
+        parts.push("greedy".to_owned());
+    } else {
+        parts.push(format!("temperature {}", sampling.temperature));
+        if sampling.top_k != plain.top_k {
+            parts.push(format!("top_k {}", sampling.top_k));
+        }
+        if sampling.top_p != plain.top_p {
+            parts.push(format!("top_p {}", sampling.top_p));
+        }
+        if sampling.min_p != plain.min_p {
+            parts.push(format!("min_p {}", sampling.min_p));
+        }
+        parts.push(format!("seed {}", sampling.seed));
+    }
+    for (name, value, neutral) in [
+        (
+            "repetition_penalty",
+            sampling.repetition_penalty,
+            plain.repetition_penalty,
+        ),
+        (
+            "presence_penalty",
+            sampling.presence_penalty,
+            plain.presence_penalty,
+        ),
+        (
+            "frequency_penalty",
+            sampling.frequency_penalty,
+            plain.frequency_penalty,
+        ),
+    ] {
+        if value != neutral {
+            parts.push(format!("{name} {value}"));
+        }
+    }
+    if !sampling.logit_bias.is_empty() {
+        parts.push(format!("logit_bias {:?}", sampling.logit_bias));
+    }
+    if !sampling.stop.is_empty() {
+        parts.push(format!("stop {:?}", sampling.stop));
+    }
+    if let Some(n) = sampling.logprobs {
+        parts.push(format!("logprobs {n}"));
+    }
+    if sampling.ignore_eos {
+        parts.push("ignore_eos".to_owned());
+    }
+    parts.join(" ")
+}
+
+fn allow_failures(allowed: &AllowFailures) -> String {
+    match allowed {
+        AllowFailures::Count { n } => n.to_string(),
+        AllowFailures::Percent { percent } => format!("{percent}%"),
+    }
+}
+
+/// The one value that all have, or all values that occur.
+fn one_of<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Option<String> {
+    let mut seen: Vec<String> = Vec::new();
+    for value in values {
+        let word = words::snake(value);
+        if !seen.contains(&word) {
+            seen.push(word);
+        }
+    }
+    seen.sort();
+    (!seen.is_empty()).then(|| seen.join(" and "))
+}
+
+/// The first digits of a hash.
+fn short(hash: &str) -> String {
+    hash.chars().take(HASH_SHOWN).collect()
+}

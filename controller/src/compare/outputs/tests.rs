@@ -1,0 +1,145 @@
+//! Tests of [`super`]: how answers agree.
+
+use contracts::run::Mode;
+
+use super::*;
+use crate::fixtures;
+use crate::record::RunRecord;
+
+/// A request whose answer is these ids, all of them firm up to `firm_steps`.
+fn answer(index: u32, ids: &[u32], firm_steps: Option<u32>) -> Sample {
+    let mut sample = fixtures::sample(index, 10.0, 4);
+    sample.output_ids = Some(ids.to_vec());
+    sample.text = Some(ids.iter().map(u32::to_string).collect());
+    sample.firm_steps = firm_steps;
+    sample
+}
+
+fn judged(base: &[Sample], candidate: &[Sample]) -> Outputs {
+    let run: RunRecord = fixtures::run("1", "ch01", Mode::Offline);
+    let of = |samples| Measured { run: &run, samples };
+    judge(&[of(base)], &[of(candidate)])
+}
+
+#[test]
+fn near_ties_are_told_from_firm_differences() {
+    let base = [
+        answer(0, &[1, 2, 3], Some(3)),
+        answer(1, &[1, 2, 3], Some(2)),
+        answer(2, &[1, 2, 3], Some(3)),
+        answer(3, &[1, 2, 3], None),
+    ];
+    let candidate = [
+        answer(0, &[1, 2, 3], None),
+        answer(1, &[1, 2, 9], Some(3)),
+        answer(2, &[1, 9, 3], Some(0)),
+        answer(3, &[9, 2, 3], Some(3)),
+    ];
+    let outputs = judged(&base, &candidate);
+    assert_eq!(
+        outputs.line,
+        "outputs identical 1/4, 1 part at a near tie, 1 part at a firm step, \
+         1 differ, how firmly is not known"
+    );
+    let first = outputs.first_difference.as_ref();
+    assert_eq!(
+        first.map(|d| (d.request, d.place())),
+        Some((2, "token 1".to_owned())),
+        "a firm difference is shown before an earlier near tie"
+    );
+    assert_eq!(first.map(|d| d.base.as_str()), Some("1 2 3"));
+    assert_eq!(first.and_then(|d| d.candidate_text.as_deref()), Some("193"));
+}
+
+#[test]
+fn the_line_is_the_one_users_know() {
+    let base: Vec<Sample> = (0..20).map(|i| answer(i, &[1, 2], Some(1))).collect();
+    let mut candidate = base.clone();
+    for sample in candidate.iter_mut().take(2) {
+        sample.output_ids = Some(vec![1, 7]);
+    }
+    let outputs = judged(&base, &candidate);
+    assert_eq!(
+        outputs.line,
+        "outputs identical 18/20, 2 part at a near tie"
+    );
+    assert_eq!(outputs.parted, 0);
+    assert_eq!(judged(&base, &base).line, "outputs identical 20/20");
+}
+
+#[test]
+fn an_answer_that_begins_the_other_parts_at_its_end() {
+    let outputs = judged(
+        &[answer(0, &[1, 2, 3], Some(3))],
+        &[answer(0, &[1, 2], Some(2))],
+    );
+    assert_eq!(outputs.parted, 1);
+    let outputs = judged(
+        &[answer(0, &[1, 2], Some(2))],
+        &[answer(0, &[1, 2, 3], Some(3))],
+    );
+    assert_eq!(outputs.parted, 1, "all of the base was firm, its end too");
+    let outputs = judged(
+        &[answer(0, &[1, 2], Some(1))],
+        &[answer(0, &[1, 2, 3], Some(3))],
+    );
+    assert_eq!(outputs.near_tie, 1);
+}
+
+#[test]
+fn texts_are_compared_where_ids_are_not_told() {
+    let mut base = fixtures::sample(0, 10.0, 4);
+    base.output_ids = None;
+    let mut same = base.clone();
+    same.output_ids = Some(vec![1]);
+    assert_eq!(
+        judged(&[base.clone()], &[same.clone()]).line,
+        "outputs identical 1/1"
+    );
+    same.text = Some("Light bends".to_owned());
+    let outputs = judged(&[base.clone()], &[same]);
+    assert_eq!(
+        (outputs.parted, outputs.unjudged),
+        (0, 1),
+        "a text cannot say at which step"
+    );
+    let first = outputs.first_difference;
+    assert_eq!(first.map(|d| d.place()).as_deref(), Some("character 6"));
+    let mut silent = base.clone();
+    silent.text = None;
+    let outputs = judged(&[base], &[silent]);
+    assert_eq!(
+        outputs.line,
+        "outputs not judged: no request that both sides answered"
+    );
+}
+
+#[test]
+fn drawn_answers_are_not_judged() {
+    let mut run: RunRecord = fixtures::run("1", "ch01", Mode::Offline);
+    run.status.spec.workload.sampling.temperature = 0.7;
+    let samples = [answer(0, &[1], Some(1))];
+    let side = [Measured {
+        run: &run,
+        samples: &samples,
+    }];
+    let outputs = judge(&side, &side);
+    assert_eq!(outputs.compared, 0);
+    assert_eq!(outputs.line, "outputs not judged: sampling is not greedy");
+}
+
+#[test]
+fn only_what_is_near_the_difference_is_shown() {
+    let long: Vec<u32> = (0..100).collect();
+    assert_eq!(
+        around(&long, 50, " "),
+        format!(
+            "…{}…",
+            (38..74)
+                .map(|i| i.to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
+        )
+    );
+    assert_eq!(around(&long[..3], 0, ""), "012");
+}

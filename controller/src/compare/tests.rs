@@ -1,0 +1,124 @@
+//! Tests of [`super`]: from stored runs to the word.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::*;
+use crate::compare::lint::ReasonCode;
+use crate::fixtures;
+use crate::record::RunWithSamples;
+use crate::selector::Selector;
+
+fn run(id: &str, engine: &str, mode: Mode, walls: &[f64]) -> RunWithSamples {
+    let mut run = fixtures::with_walls(fixtures::run(id, engine, mode), walls);
+    run.run.arm_letter = format!("{engine}{mode:?}");
+    run
+}
+
+pub(crate) fn compared(base: &str, candidate: &str, runs: &[RunWithSamples]) -> Comparison {
+    let [base, candidate] = [base, candidate].map(|word| Selector::parse(word).unwrap());
+    let records: Vec<RunRecord> = runs.iter().map(|run| run.run.clone()).collect();
+    let pairing = pairing::pair(&base, &candidate, &records).unwrap();
+    let samples = runs
+        .iter()
+        .map(|run| (run.run.run_id.clone(), run.samples.clone()))
+        .collect();
+    compare(&pairing, &samples, &|chapter| chapter != "ch12")
+}
+
+#[test]
+fn one_run_a_side_has_no_verdict() {
+    let runs = [
+        run("1", "ch01", Mode::Offline, &[100.0; 6]),
+        run("2", "ch02", Mode::Offline, &[90.0; 6]),
+    ];
+    let comparison = compared("ch01", "ch02", &runs);
+    assert!(comparison.comparable());
+    let cell = &comparison.cells[0];
+    assert_eq!(cell.kind, CellKind::Engines);
+    assert_eq!(cell.word, "no verdict: one run a side");
+    assert_eq!(cell.overhead, None);
+    assert_eq!(cell.outputs.line, "outputs identical 6/6");
+}
+
+#[test]
+fn several_runs_a_side_say_how_many() {
+    let mut runs = vec![
+        run("1", "ch01", Mode::Offline, &[100.0; 6]),
+        run("2", "ch02", Mode::Offline, &[90.0; 6]),
+        run("3", "ch02", Mode::Offline, &[90.0; 6]),
+    ];
+    let word = |runs: &[RunWithSamples]| compared("ch01", "ch02", runs).cells[0].word.clone();
+    assert_eq!(
+        word(&runs),
+        "no verdict: 1 and 2 runs a side, intervals are not computed yet"
+    );
+    runs.push(run("4", "ch01", Mode::Offline, &[100.0; 6]));
+    assert_eq!(
+        word(&runs),
+        "no verdict: 2 runs a side, intervals are not computed yet"
+    );
+}
+
+#[test]
+fn one_engine_in_two_modes_is_the_layer_between() {
+    let runs = [
+        run("1", "ch01", Mode::Offline, &[100.0; 6]),
+        run("2", "ch01", Mode::Online, &[100.75; 6]),
+    ];
+    let comparison = compared("ch01:offline", "ch01:online", &runs);
+    let cell = &comparison.cells[0];
+    assert!(comparison.comparable());
+    assert_eq!(cell.kind, CellKind::NetworkLayer);
+    assert_eq!(cell.overhead.as_ref().unwrap().median_ms, Some(0.75));
+    assert_eq!(cell.differences[0].field, "mode");
+}
+
+#[test]
+fn fast_and_wrong_does_not_win() {
+    let base = run("1", "ch01", Mode::Offline, &[100.0; 6]);
+    let wrong = |engine: &str| {
+        let mut run = run("2", engine, Mode::Offline, &[10.0; 6]);
+        for sample in &mut run.samples {
+            sample.output_ids = Some(vec![5, 6, 9, 9]);
+        }
+        run
+    };
+    let comparison = compared("ch01", "ch02", &[base.clone(), wrong("ch02")]);
+    assert!(!comparison.comparable());
+    let cell = &comparison.cells[0];
+    assert_eq!(cell.reasons[0].code, ReasonCode::OutputsDiffer);
+    assert_eq!(
+        cell.word,
+        "NOT COMPARABLE: outputs differ: 6 of 6 requests part at a firm step, \
+         first in request 0 at token 2"
+    );
+    assert!(cell.rows.iter().all(|row| row.ratio.is_none()));
+
+    let near = compared("ch01", "ch12", &[base, wrong("ch12")]);
+    assert!(near.comparable(), "it promises other tokens");
+    assert_eq!(near.cells[0].outputs.parted, 6);
+}
+
+#[test]
+fn different_work_is_not_comparable() {
+    let mut other = run("2", "ch02", Mode::Offline, &[100.0; 6]);
+    other.run.workload_key = "w2".to_owned();
+    other.run.status.spec.workload.sampling.max_tokens = 20;
+    let runs = [run("1", "ch01", Mode::Offline, &[100.0; 6]), other];
+    let comparison = compared("ch01", "ch02", &runs);
+    assert!(!comparison.comparable());
+    assert_eq!(
+        comparison.cells[0].word,
+        "NOT COMPARABLE: workloads differ: max_tokens 40 ≠ 20"
+    );
+}
+
+#[test]
+fn samples_that_are_missing_are_no_figures() {
+    let runs = [
+        run("1", "ch01", Mode::Offline, &[100.0; 6]),
+        run("2", "ch02", Mode::Offline, &[]),
+    ];
+    let cell = &compared("ch01", "ch02", &runs).cells[0];
+    assert_eq!(cell.reasons[0].code, ReasonCode::NothingMeasured);
+    assert_eq!(cell.candidate.requests, 0);
+}

@@ -1,0 +1,12 @@
+//! Statistics: pure functions on numbers. No I/O, no store, no words for people.
+
+pub mod bench;
+pub mod quantile;
+
+/// Arithmetic mean; none of nothing.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    Some(values.iter().sum::<f64>() / values.len() as f64)
+}
