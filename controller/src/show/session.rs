@@ -34,32 +34,33 @@ pub fn render(
             compare,
         });
     }
-    let fence = if format == Format::Markdown {
-        "```\n"
-    } else {
-        ""
-    };
+    let fence = if format == Format::Markdown { "```\n" } else { "" };
     let mut text = String::new();
     for run in runs {
-        text.push_str(&format!("{fence}{}", run_table(&run.run)));
-        for note in footnotes(run) {
-            text.push_str(&format!("{note}\n"));
-        }
-        text.push_str(&format!(
-            "  run {} on {}\n{fence}\n",
-            run.run.run_id, run.run.agent_name
-        ));
+        text.push_str(&format!("{fence}{}{fence}\n", run_text(run)));
     }
-    text.push_str(&format!("session {session_id}\n"));
-    if let Some(compare) = compare {
-        text.push_str(&format!("compare: {compare}\n"));
-    }
+    text.push_str(&end_text(session_id, compare.as_deref()));
     Ok(text)
+}
+
+/// One run as it is shown when it ends: its table, what stands under it, where it ran.
+pub fn run_text(run: &RunWithSamples) -> String {
+    let mut text = run_table(&run.run);
+    for note in footnotes(run) {
+        text.push_str(&format!("{note}\n"));
+    }
+    text + &format!("  run {} on {}\n", run.run.run_id, run.run.agent_name)
+}
+
+/// The last lines of a session: its id and the command that reads it.
+pub fn end_text(session_id: &str, compare: Option<&str>) -> String {
+    let compare = compare.map(|compare| format!("compare: {compare}\n"));
+    format!("session {session_id}\n{}", compare.unwrap_or_default())
 }
 
 /// `controller compare ch01 ch02`: the first arm against the next that can stand against it.
 /// Chapters go by their ids, one engine's modes by the modes, all else by arms of the session.
-fn compare_command(runs: &[&RunRecord]) -> Option<String> {
+pub fn compare_command(runs: &[&RunRecord]) -> Option<String> {
     let first = runs.first()?;
     let (first_arm, letter) = (&first.status.spec.arm, &first.arm_letter);
     let others = runs.iter().filter(|run| run.arm_letter != *letter);

@@ -1,0 +1,41 @@
+//! `controller chapters`: what can be run, here or on an agent.
+
+use clap::Args as ClapArgs;
+
+use super::{Context, connect};
+use crate::exit::Exit;
+use crate::show::{self, Format};
+use crate::store::Store;
+use crate::{local, out};
+
+/// Flags of `chapters`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    /// The agent to ask [default: the engine in this program]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// text, json or markdown [default: text]
+    #[arg(long)]
+    format: Option<Format>,
+}
+
+/// The command.
+///
+/// # Errors
+/// The agent is unknown, unreachable or refuses.
+pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    let format = context.format(args.format)?;
+    let names = connect::names(context, args.agent.into_iter().collect())?;
+    let table = if names.is_empty() {
+        local::chapters()?
+    } else {
+        let store = Store::open_read(&context.db).await?;
+        let agents = connect::open(context, &store, &names).await?;
+        let table = agents.hosts.first().map(|host| host.info.chapters.clone());
+        agents.close().await;
+        store.close().await;
+        table.unwrap_or_default()
+    };
+    out::print(&show::chapters::render(&table, format)?);
+    Ok(Exit::Done)
+}

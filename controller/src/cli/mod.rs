@@ -1,0 +1,147 @@
+//! The command line: what can be asked, and which file answers it.
+//!
+//! Results go to stdout, all else to stderr; exit codes are in `exit`.
+
+mod agents;
+mod cancel;
+mod chapters;
+mod compare;
+mod config;
+mod connect;
+mod dry_run;
+mod resume;
+mod run;
+mod runs;
+mod workload;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum as _};
+
+use crate::config::Config;
+use crate::exit::{self, Exit};
+use crate::local::Program;
+use crate::show::Format;
+use crate::{out, values};
+
+/// Measures LLM inference engines on this host and others, and says which one is faster.
+#[derive(Debug, Parser)]
+#[command(name = "controller", version, arg_required_else_help = true)]
+struct Cli {
+    /// Database file [default: chapterbench/bench.db in the user's data directory]
+    #[arg(long, global = true, value_name = "FILE")]
+    db: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bench chapters or engines and store every number
+    Run(Box<run::Args>),
+    /// Compare two sides of what is stored
+    Compare(compare::Args),
+    /// List, show or export what is stored
+    Runs(runs::Args),
+    /// The list of agents: add, list, check, remove
+    Agents(agents::Args),
+    /// The chapters that can be run
+    Chapters(chapters::Args),
+    /// End a run on its agent, keeping what was measured
+    Cancel(cancel::Args),
+    /// Collect runs that an interrupted command left on agents
+    Resume(resume::Args),
+    /// Print each setting and where it comes from
+    Config(config::Args),
+}
+
+/// What every command has at hand.
+pub(crate) struct Context {
+    config: Config,
+    /// `--db`, as given: it is repeated in the commands that we propose.
+    db_flag: Option<PathBuf>,
+    db: PathBuf,
+    program: Program,
+}
+
+impl Context {
+    fn format(&self, flag: Option<Format>) -> anyhow::Result<Format> {
+        self.config.required("format", flag, |word| {
+            Format::from_str(word, false).map_err(|_| "use text, json or markdown".to_owned())
+        })
+    }
+}
+
+/// Reads the command line and does what it says.
+pub fn main(args: impl Iterator<Item = OsString>, program: Program) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&anyhow::Error::new(error).context("no runtime")),
+    };
+    init_log();
+    match runtime.block_on(dispatch(cli, program)) {
+        Ok(exit) => exit.into(),
+        Err(error) => complain(&error),
+    }
+}
+
+async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
+    let config = Config::load()?;
+    let db_flag = cli.db;
+    let db = config.required("db", db_flag.clone(), |word| values::text(word).map(PathBuf::from))?;
+    let context = Context { config, db_flag, db, program };
+    match cli.command {
+        Command::Run(args) => run::run(&context, *args).await,
+        Command::Compare(args) => compare::run(&context, args).await,
+        Command::Runs(args) => runs::run(&context, args).await,
+        Command::Agents(args) => agents::run(&context, args).await,
+        Command::Chapters(args) => chapters::run(&context, args).await,
+        Command::Cancel(args) => cancel::run(&context, args).await,
+        Command::Resume(args) => resume::run(&context, args).await,
+        Command::Config(args) => config::run(&context, args),
+    }
+}
+
+/// Logs of libraries and of the built-in agent: warnings, or what `RUST_LOG` says.
+fn init_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+fn complain(error: &anyhow::Error) -> ExitCode {
+    let line = one_line(&format!("{error:#}"));
+    // Where stderr is closed, the exit code still tells.
+    let _ = writeln!(std::io::stderr(), "error: {line}");
+    exit::of(error).into()
+}
+
+/// Help and version go to stdout; a wrong command line is one line, exit 2.
+fn refuse(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        out::print(&error.render().to_string());
+        return Exit::Done.into();
+    }
+    let text = error.render().to_string();
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = write!(std::io::stderr(), "{text}");
+        return Exit::Usage.into();
+    }
+    let told = text.split("\n\n").filter(|part| {
+        !part.trim_start().starts_with("Usage:") && !part.starts_with("For more information")
+    });
+    let told: Vec<String> = told.map(one_line).collect();
+    let _ = writeln!(std::io::stderr(), "{}", told.join("; "));
+    Exit::Usage.into()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

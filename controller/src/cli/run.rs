@@ -1,0 +1,152 @@
+//! `controller run`: bench chapters or engines, on the built-in agent or on others.
+
+use clap::Args as ClapArgs;
+use tokio_util::sync::CancellationToken;
+use ulid::Ulid;
+
+use super::workload::{ArmArgs, LimitArgs, WorkloadArgs};
+use super::{Context, connect, dry_run, workload};
+use crate::exit::{Exit, usage};
+use crate::plan::{Plan, plan};
+use crate::record::RunRecord;
+use crate::run::progress::Console;
+use crate::run::{Host, Outcome, Session, check, interrupt};
+use crate::show::{self, Format};
+use crate::store::Store;
+use crate::{local, out, values};
+
+/// Flags of `run`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    arms: ArmArgs,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+    /// Agents of the list, all at once [default: the built-in one]
+    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME…]")]
+    agent: Vec<String>,
+    /// Print arms, order and requests, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// A name for these runs, for `compare label:NAME`
+    #[arg(long)]
+    label: Option<String>,
+    /// A fact to keep with these runs
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    tag: Vec<(String, String)>,
+    /// text, json or markdown [default: text]
+    #[arg(long)]
+    format: Option<Format>,
+}
+
+/// The command.
+///
+/// # Errors
+/// Usage, agents, the database; a failed run is an exit code.
+pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    let format = context.format(args.format)?;
+    let names = connect::names(context, args.agent)?;
+    let mut request =
+        workload::request(&context.config, args.arms, args.workload, args.limits)?;
+    if names.is_empty() {
+        request.workload.model = local_model(request.workload.model);
+    }
+    let plan = plan(&request);
+    if args.dry_run {
+        if names.is_empty() {
+            known_chapters(&plan)?;
+        }
+        return dry_run::print(&plan, &names, format);
+    }
+    let interrupt = interrupt::listen()?;
+    let console = Console::new(format == Format::Text);
+    let store = Store::open(&context.db).await?;
+    let agents = tokio::select! {
+        agents = connect::connect(context, &store, &names, &interrupt, &console) => agents?,
+        () = interrupt.cancelled() => return Ok(Exit::Interrupted),
+    };
+    let session = Session {
+        store: &store,
+        hosts: &agents.hosts,
+        plan: &plan,
+        label: args.label,
+        tags: args.tag.into_iter().collect(),
+        session_id: Ulid::generate().to_string(),
+        interrupt: &interrupt,
+        console: &console,
+    };
+    let outcome = checked_run(&session, &agents.hosts, &interrupt).await;
+    let session_id = session.session_id.clone();
+    agents.close().await;
+    let Some(outcome) = outcome? else { return Ok(Exit::Interrupted) };
+    if !outcome.runs.is_empty() {
+        report(context, &store, &session_id, &outcome, format).await?;
+    }
+    store.close().await;
+    Ok(outcome.exit)
+}
+
+/// None if the user interrupted before the first run.
+async fn checked_run(
+    session: &Session<'_>,
+    hosts: &[Host],
+    interrupt: &CancellationToken,
+) -> anyhow::Result<Option<Outcome>> {
+    tokio::select! {
+        checked = check(hosts, session.plan) => checked?,
+        () = interrupt.cancelled() => return Ok(None),
+    }
+    session.run().await.map(Some)
+}
+
+/// A path is made absolute: the same name must not mean two models in two folders.
+fn local_model(model: String) -> String {
+    match std::fs::canonicalize(&model) {
+        Ok(path) => path.into_os_string().into_string().unwrap_or(model),
+        Err(_) => model,
+    }
+}
+
+/// A dry run starts no agent; its chapters are looked up in the engine that is linked.
+fn known_chapters(plan: &Plan) -> anyhow::Result<()> {
+    let Ok(table) = local::chapters() else { return Ok(()) };
+    for arm in &plan.arms {
+        let contracts::run::EngineRef::Chapter { id } = &arm.arm.engine else { continue };
+        if !table.iter().any(|chapter| chapter.id == *id) {
+            let there: Vec<&str> = table
+                .iter()
+                .filter(|chapter| !chapter.hidden)
+                .map(|chapter| chapter.id.as_str())
+                .collect();
+            return Err(usage(format!("no chapter `{id}`; there are {}", there.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+/// Text has been printed run by run, and only its end is left; the other formats are one document.
+async fn report(
+    context: &Context,
+    store: &Store,
+    session_id: &str,
+    outcome: &Outcome,
+    format: Format,
+) -> anyhow::Result<()> {
+    if format == Format::Text {
+        let runs: Vec<&RunRecord> = outcome.runs.iter().collect();
+        let compare = show::session::compare_command(&runs).map(|command| match &context.db_flag {
+            Some(db) => format!("{command} --db {}", db.display()),
+            None => command,
+        });
+        out::print(&show::session::end_text(session_id, compare.as_deref()));
+        return Ok(());
+    }
+    let mut runs = Vec::with_capacity(outcome.runs.len());
+    for run in &outcome.runs {
+        runs.push(store.with_samples(run.clone()).await?);
+    }
+    out::print(&show::session::render(session_id, &runs, format)?);
+    Ok(())
+}

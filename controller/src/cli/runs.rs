@@ -1,0 +1,157 @@
+//! `controller runs`: list, show and export what is stored.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use super::{Context, connect};
+use crate::exit::{Exit, Refusal, usage};
+use crate::record::{RunRecord, RunWithSamples};
+use crate::selector::Selector;
+use crate::show::{self, Format};
+use crate::store::{RunFilter, Store};
+use crate::{export, out};
+
+/// Runs listed unless `--limit` says otherwise: what is still read at a glance.
+const LIST_LIMIT: u32 = 50;
+
+/// Flags of `runs`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List runs, the newest last
+    List(List),
+    /// One run in full
+    Show {
+        /// The run, by any unique prefix of its id
+        run: String,
+        /// Every request too
+        #[arg(long)]
+        samples: bool,
+        /// text, json or markdown [default: text]
+        #[arg(long)]
+        format: Option<Format>,
+    },
+    /// Runs with every raw record, for other programs
+    Export {
+        /// Which runs, as `compare` selects them [default: all]
+        selectors: Vec<String>,
+        /// json: all there is; csv: a row a request
+        #[arg(long, default_value = "json")]
+        format: ExportFormat,
+        /// Write here instead of to stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Default, ClapArgs)]
+struct List {
+    /// Only these, as `compare` selects them
+    selectors: Vec<String>,
+    /// Only the newest so many [default: 50]
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// text, json or markdown [default: text]
+    #[arg(long)]
+    format: Option<Format>,
+}
+
+/// What an export is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ExportFormat {
+    /// All there is.
+    Json,
+    /// A row for each request.
+    Csv,
+}
+
+/// The command.
+///
+/// # Errors
+/// Usage, the database, a file that cannot be written.
+pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    match args.command.unwrap_or(Command::List(List::default())) {
+        Command::List(list) => {
+            let format = context.format(list.format)?;
+            let store = connect::open_for_reading(context).await?;
+            let mut runs = select(&store, &list.selectors).await?;
+            let limit = list.limit.unwrap_or(LIST_LIMIT) as usize;
+            runs.drain(..runs.len().saturating_sub(limit));
+            store.close().await;
+            out::print(&show::runs::render(&runs, format)?);
+        }
+        Command::Show { run, samples, format } => {
+            let format = context.format(format)?;
+            let store = connect::open_for_reading(context).await?;
+            let run = store.run_by_prefix(&run).await?;
+            let run = store.with_samples(run).await?;
+            store.close().await;
+            out::print(&show::run::render(&run, samples, format)?);
+        }
+        Command::Export { selectors, format, output } => {
+            let store = connect::open_for_reading(context).await?;
+            let mut runs = Vec::new();
+            for run in select(&store, &selectors).await? {
+                runs.push(store.with_samples(run).await?);
+            }
+            store.close().await;
+            write_export(&runs, format, output.as_deref())?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Runs that any of the selectors means, oldest first; all of them where there is no selector.
+async fn select(store: &Store, selectors: &[String]) -> anyhow::Result<Vec<RunRecord>> {
+    let mut runs = store.runs(&RunFilter::default()).await?;
+    if selectors.is_empty() {
+        return Ok(runs);
+    }
+    let mut wanted = Vec::new();
+    for word in selectors {
+        let selector = Selector::parse(word).map_err(|error| usage(error.to_string()))?;
+        let selected = selector.select(&runs).map_err(|error| Refusal {
+            exit: Exit::Failed,
+            message: error.to_string(),
+        })?;
+        wanted.extend(selected.into_iter().map(|run| run.run_id.clone()));
+    }
+    runs.retain(|run| wanted.contains(&run.run_id));
+    Ok(runs)
+}
+
+fn write_export(
+    runs: &[RunWithSamples],
+    format: ExportFormat,
+    output: Option<&Path>,
+) -> anyhow::Result<()> {
+    let write = |sink: &mut dyn Write| -> std::io::Result<()> {
+        let mut sink = BufWriter::new(sink);
+        match format {
+            ExportFormat::Json => export::json(runs, &mut sink)?,
+            ExportFormat::Csv => export::csv(runs, &mut sink)?,
+        }
+        sink.flush()
+    };
+    match output {
+        Some(path) => {
+            let name = || format!("--output {}", path.display());
+            let mut file = std::fs::File::create(path).with_context(name)?;
+            write(&mut file).with_context(name)
+        }
+        None => match write(&mut std::io::stdout().lock()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(error).context("stdout")
+            }
+            _ => Ok(()),
+        },
+    }
+}

@@ -1,0 +1,91 @@
+//! What can go wrong between the controller and an agent, each in one line that names the agent.
+
+use contracts::api::{ApiError, ErrorCode};
+
+use crate::exit::Exit;
+
+/// An agent that is unreachable, or that refused.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// No answer.
+    #[error("agent {name} ({url}): unreachable: {why}")]
+    Unreachable {
+        /// Its name.
+        name: String,
+        /// Where it should be.
+        url: String,
+        /// What the connection said.
+        why: String,
+    },
+    /// Something answered that is not an agent of ours.
+    #[error("agent {name} ({url}): {why}; is this a chapterbench agent?")]
+    BadAnswer {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        url: String,
+        /// What is wrong with the answer.
+        why: String,
+    },
+    /// Its own words, or the protocol's.
+    #[error("agent {name} ({url}): {}", words(.error))]
+    Api {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        url: String,
+        /// The error.
+        error: ApiError,
+    },
+    /// The samples are not those that the run's status promised.
+    #[error("agent {name} ({url}): run {run_id}: {why}; `controller resume` tries again")]
+    Samples {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        url: String,
+        /// The run.
+        run_id: String,
+        /// What does not fit.
+        why: String,
+    },
+    /// An agent's settings that cannot be used: before any connection.
+    #[error("agent {name}: {why}")]
+    Settings {
+        /// Its name.
+        name: String,
+        /// Which setting, and what is wrong with it.
+        why: String,
+    },
+}
+
+fn words(error: &ApiError) -> String {
+    match (error.code, &error.field) {
+        (ErrorCode::Unauthorized, _) => {
+            "refused the token; set CHAPTERBENCH_TOKEN or `controller agents add NAME URL --token-file FILE`".to_owned()
+        }
+        (_, Some(field)) if !error.message.contains(field.as_str()) => {
+            format!("{field}: {}", error.message)
+        }
+        _ => error.message.clone(),
+    }
+}
+
+impl FleetError {
+    /// The API's code, if the agent answered with one.
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Api { error, .. } => Some(error.code),
+            _ => None,
+        }
+    }
+
+    /// A spec that cannot run is what the user wrote; all else is the agent.
+    pub fn exit(&self) -> Exit {
+        match self.code() {
+            Some(ErrorCode::CannotRun) => Exit::Usage,
+            _ if matches!(self, Self::Settings { .. }) => Exit::Usage,
+            _ => Exit::Agent,
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Bringing ended runs home: samples, one transaction, then the agent may forget; and what an
+//! earlier controller left behind.
+
+use std::time::Duration;
+
+use contracts::run::{RunFailure, RunState, RunStatus, Stage};
+use tokio_util::sync::CancellationToken;
+
+use super::Host;
+use super::follow::{Followed, follow};
+use super::progress::Console;
+use crate::fleet::AgentClient;
+use crate::record::{RunRecord, RunWithSamples};
+use crate::stats::bench::bench_stats;
+use crate::store::{RunFilter, Store};
+
+/// A run that another controller made in this moment may not have reached its agent yet: younger
+/// ones are never taken for lost.
+const LOST_AGE: Duration = Duration::from_secs(60);
+
+/// Fetches a run's samples, stores its end in one transaction, and acknowledges it.
+///
+/// # Errors
+/// The samples are not those promised; the database. The agent then keeps the run.
+pub async fn store_end(
+    store: &Store,
+    client: &AgentClient,
+    run: RunRecord,
+    followed: Followed,
+) -> anyhow::Result<RunWithSamples> {
+    let samples = client.samples(&followed.status).await?;
+    let run = RunRecord { status: followed.status, stats: bench_stats(&samples), ..run };
+    store.finish_run(&run, &samples, &followed.events).await?;
+    if let Err(error) = client.acknowledge(&run.run_id).await {
+        // It is stored; the next collection acknowledges again.
+        tracing::warn!("run {} is stored but not acknowledged: {error}", run.run_id);
+    }
+    Ok(RunWithSamples { run, samples })
+}
+
+/// What is done about runs of this database that are not final.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Collect what has ended.
+    Ended,
+    /// Also follow what still runs.
+    Running,
+}
+
+/// Collects from one agent the runs that were made in this database and not stored yet.
+///
+/// # Errors
+/// The agent or the database.
+pub async fn leftovers(
+    store: &Store,
+    host: &Host,
+    reach: Reach,
+    interrupt: &CancellationToken,
+    console: &Console,
+) -> anyhow::Result<Vec<RunWithSamples>> {
+    let unfinished = store.runs(&RunFilter { unfinished: true, ..RunFilter::default() }).await?;
+    let there = host.client.runs().await?;
+    let mut collected = Vec::new();
+    for status in &there {
+        let Some(run) = unfinished.iter().find(|run| run.run_id == status.run_id) else {
+            acknowledge_if_stored(store, host, status).await?;
+            continue;
+        };
+        if !status.state.is_final() && reach == Reach::Ended {
+            console.note(&format!(
+                "run {} of an earlier command still runs on {}",
+                run.run_id,
+                host.client.name()
+            ));
+            continue;
+        }
+        let followed = follow(&host.client, &run.run_id, interrupt, |_| {}).await?;
+        collected.push(store_end(store, &host.client, run.clone(), followed).await?);
+    }
+    for run in unfinished.into_iter().filter(|run| is_lost(run, host, &there, reach)) {
+        collected.push(store_lost(store, run).await?);
+    }
+    for run in &collected {
+        console.note(&collected_line(&run.run));
+    }
+    Ok(collected)
+}
+
+/// A run whose end is stored and whose acknowledgement was lost. Others are another database's.
+async fn acknowledge_if_stored(
+    store: &Store,
+    host: &Host,
+    status: &RunStatus,
+) -> anyhow::Result<()> {
+    if status.state.is_final() && store.run_by_prefix(&status.run_id).await.is_ok() {
+        host.client.acknowledge(&status.run_id).await?;
+    }
+    Ok(())
+}
+
+/// Whether this host's agent should have the run and has not.
+fn is_lost(run: &RunRecord, host: &Host, there: &[RunStatus], reach: Reach) -> bool {
+    let age_ms = crate::now_unix_ms().saturating_sub(run.created_unix_ms);
+    // Whoever holds the built-in agent is the only one who can have made its runs.
+    let old_enough = host.client.name() == crate::fleet::LOCAL
+        || (reach == Reach::Running && age_ms > i64::try_from(LOST_AGE.as_millis()).unwrap_or(0));
+    run.agent_id == host.info.agent_id
+        && old_enough
+        && !there.iter().any(|status| status.run_id == run.run_id)
+}
+
+async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamples> {
+    let status = RunStatus {
+        state: RunState::Failed,
+        ended_unix_ms: Some(crate::now_unix_ms()),
+        failure: Some(RunFailure {
+            stage: Stage::Preflight,
+            message: "the controller ended before its agent had the run".to_owned(),
+            log_tail: Vec::new(),
+        }),
+        ..run.status.clone()
+    };
+    let run = RunRecord { status, ..run };
+    store.finish_run(&run, &[], &[]).await?;
+    Ok(RunWithSamples { run, samples: Vec::new() })
+}
+
+fn collected_line(run: &RunRecord) -> String {
+    let head = format!("collected run {} ({} on {})", run.run_id, run.engine, run.agent_name);
+    match (&run.status.failure, run.status.state) {
+        (Some(failure), _) => format!("{head}: failed, {}", failure.message),
+        (None, RunState::Cancelled) => format!("{head}: cancelled"),
+        (None, _) => format!("{head}: done"),
+    }
+}

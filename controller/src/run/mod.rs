@@ -1,0 +1,183 @@
+//! A session, top to bottom: check every agent, then on each agent run after run in the plan's order.
+//!
+//! What a run is asked to do was decided by `plan`; what its figures mean is left to `stats`.
+
+pub mod collect;
+pub mod follow;
+pub mod interrupt;
+mod one;
+pub mod progress;
+
+use std::collections::BTreeMap;
+
+use contracts::host::HostInfo;
+use contracts::run::{EngineRef, RunState, Stage};
+use futures_util::future::join_all;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::{Exit, usage};
+use crate::fleet::AgentClient;
+use crate::plan::Plan;
+use crate::record::RunRecord;
+use crate::store::{NewSession, Store};
+use progress::Console;
+
+/// An agent that answered, and what it said.
+pub struct Host {
+    /// Its API.
+    pub client: AgentClient,
+    /// Who it is.
+    pub info: HostInfo,
+}
+
+/// All that a session needs.
+pub struct Session<'a> {
+    /// Where its runs are kept.
+    pub store: &'a Store,
+    /// Where it runs, all at once.
+    pub hosts: &'a [Host],
+    /// What it runs.
+    pub plan: &'a Plan,
+    /// `--label`.
+    pub label: Option<String>,
+    /// `--tag k=v`.
+    pub tags: BTreeMap<String, String>,
+    /// ULID.
+    pub session_id: String,
+    /// Set by the first Ctrl-C.
+    pub interrupt: &'a CancellationToken,
+    /// What people see.
+    pub console: &'a Console,
+}
+
+/// What a session came to.
+pub struct Outcome {
+    /// The runs that ended, in the order of the plan on each agent.
+    pub runs: Vec<RunRecord>,
+    /// How the process should end.
+    pub exit: Exit,
+}
+
+/// Makes sure that every agent can run every arm, before the first run.
+///
+/// # Errors
+/// An unknown chapter or engine with those that exist; what an agent refuses, by field.
+pub async fn check(hosts: &[Host], plan: &Plan) -> anyhow::Result<()> {
+    for host in hosts {
+        for arm in &plan.arms {
+            known(&host.info, &arm.arm.engine).map_err(usage)?;
+        }
+    }
+    for host in hosts {
+        let mut checked = Vec::new();
+        for run in &plan.runs {
+            if !checked.contains(&&run.spec) {
+                host.client.check(&run.spec).await?;
+                checked.push(&run.spec);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a host lists what an arm names.
+fn known(info: &HostInfo, engine: &EngineRef) -> Result<(), String> {
+    let chapter = |id: &str| {
+        if info.chapters.iter().any(|chapter| chapter.id == id) {
+            return Ok(());
+        }
+        let there: Vec<&str> = info
+            .chapters
+            .iter()
+            .filter(|chapter| !chapter.hidden)
+            .map(|chapter| chapter.id.as_str())
+            .collect();
+        Err(format!("no chapter `{id}` on {}; there are {}", info.host.hostname, there.join(", ")))
+    };
+    match engine {
+        EngineRef::Chapter { id } => chapter(id),
+        EngineRef::Named { name, .. } => {
+            if info.engines.iter().any(|engine| engine.name == *name) {
+                return Ok(());
+            }
+            let there: Vec<&str> = info.engines.iter().map(|engine| engine.name.as_str()).collect();
+            Err(match there.as_slice() {
+                [] => format!(
+                    "no engine `{name}` on {}: its agent's config names none",
+                    info.host.hostname
+                ),
+                there => {
+                    format!(
+                        "no engine `{name}` on {}; there are {}",
+                        info.host.hostname,
+                        there.join(", ")
+                    )
+                }
+            })
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Runs everything. A failed run is shown, stored and not run again; the others go on.
+    ///
+    /// # Errors
+    /// The database; an agent's trouble is in the outcome, since other agents go on.
+    pub async fn run(&self) -> anyhow::Result<Outcome> {
+        self.store
+            .create_session(&NewSession {
+                session_id: self.session_id.clone(),
+                run_order: self.plan.order.word().to_owned(),
+                repeat_count: self.plan.repeat,
+                label: self.label.clone(),
+                tags: self.tags.clone(),
+                controller_build: crate::build(),
+                created_unix_ms: crate::now_unix_ms(),
+            })
+            .await?;
+        let mut outcome = Outcome { runs: Vec::new(), exit: Exit::Done };
+        for part in join_all(self.hosts.iter().map(|host| self.on_host(host))).await {
+            outcome.exit = outcome.exit.worse(part.exit);
+            outcome.runs.extend(part.runs);
+        }
+        if self.interrupt.is_cancelled() {
+            outcome.exit = Exit::Interrupted;
+        }
+        Ok(outcome)
+    }
+
+    /// All runs on one host. An agent that is lost ends its part: what it still runs is collected
+    /// by `resume`.
+    async fn on_host(&self, host: &Host) -> Outcome {
+        let mut outcome = Outcome { runs: Vec::new(), exit: Exit::Done };
+        let mut line = self.console.line(host.client.name(), self.plan.runs.len());
+        for planned in &self.plan.runs {
+            if self.interrupt.is_cancelled() {
+                break;
+            }
+            match one::one_run(self, host, planned, &mut line).await {
+                Ok(run) => {
+                    outcome.exit = outcome.exit.worse(exit_of(&run.run));
+                    self.console.show_run(&run);
+                    outcome.runs.push(run.run);
+                }
+                Err(error) => {
+                    self.console.note(&format!("error: {error:#}"));
+                    outcome.exit = outcome.exit.worse(crate::exit::of(&error));
+                    break;
+                }
+            }
+        }
+        line.close();
+        outcome
+    }
+}
+
+/// A run that the host refused before it began (device taken, memory, quarantine) is a refusal.
+fn exit_of(run: &RunRecord) -> Exit {
+    match (run.status.state, &run.status.failure) {
+        (RunState::Done, _) => Exit::Done,
+        (_, Some(failure)) if failure.stage == Stage::Preflight => Exit::Agent,
+        _ => Exit::Failed,
+    }
+}

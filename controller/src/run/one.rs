@@ -1,0 +1,136 @@
+//! One run on one agent: make it, send it, follow it, store its end, tell the agent to forget it.
+
+use std::time::Duration;
+
+use contracts::api::{ErrorCode, StartRun};
+use contracts::defaults::RUN_DEADLINE;
+use contracts::run::{Lifecycle, RunFailure, RunState, RunStatus, Stage, Validity};
+use tokio::time::Instant;
+use ulid::Ulid;
+
+use super::progress::Line;
+use super::{Host, Session, collect, follow};
+use crate::fleet::FleetError;
+use crate::plan::{PlannedRun, engine_name};
+use crate::record::{RunRecord, RunWithSamples};
+
+/// How often a start that was not answered is sent again; the same id never starts twice.
+const START_TRIES: u32 = 3;
+const START_PAUSE: Duration = Duration::from_millis(500);
+/// How often a busy agent is asked again, under `--wait`.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Makes one run and stores its end, whatever that is.
+///
+/// # Errors
+/// The database; an agent that was lost while the run went on there.
+pub async fn one_run(
+    session: &Session<'_>,
+    host: &Host,
+    planned: &PlannedRun,
+    line: &mut Line,
+) -> anyhow::Result<RunWithSamples> {
+    let mut run = new_record(session, host, planned);
+    session.store.create_run(&run, &host.info.host).await?;
+    line.begin(&run);
+    if let Err(error) = start(session, host, &run).await {
+        run.status = refused(&run.status, &error, session.interrupt.is_cancelled());
+        session.store.finish_run(&run, &[], &[]).await?;
+        // Nothing of it is left there, unless it was lost on the way: then no other run may follow.
+        line.end();
+        return match error {
+            FleetError::Api { .. } => Ok(RunWithSamples { run, samples: Vec::new() }),
+            error => Err(error.into()),
+        };
+    }
+    let followed =
+        follow::follow(&host.client, &run.run_id, session.interrupt, |event| line.event(event))
+            .await?;
+    let run = collect::store_end(session.store, &host.client, run, followed).await?;
+    line.end();
+    Ok(run)
+}
+
+/// Sends the run. A lost answer is asked for again; a busy agent is waited for as long as `--wait`
+/// says.
+async fn start(session: &Session<'_>, host: &Host, run: &RunRecord) -> Result<(), FleetError> {
+    let request = StartRun {
+        run_id: run.run_id.clone(),
+        spec: run.status.spec.clone(),
+        deadline_s: run.status.deadline_s,
+    };
+    let wait = Duration::from_millis(request.spec.limits.device_wait_ms);
+    let busy_until = Instant::now() + wait;
+    let mut tries = 0;
+    loop {
+        let error = match host.client.start(&request).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        let pause = match &error {
+            FleetError::Unreachable { .. } if tries < START_TRIES => {
+                tries += 1;
+                START_PAUSE
+            }
+            error if error.code() == Some(ErrorCode::Busy) && Instant::now() < busy_until => {
+                BUSY_PAUSE
+            }
+            _ => return Err(error),
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = session.interrupt.cancelled() => return Err(error),
+        }
+    }
+}
+
+fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRecord {
+    let run_id = Ulid::generate().to_string();
+    let status = RunStatus {
+        run_id: run_id.clone(),
+        state: RunState::Queued,
+        spec: planned.spec.clone(),
+        deadline_s: RUN_DEADLINE.as_secs(),
+        created_unix_ms: 0,
+        ended_unix_ms: None,
+        failure: None,
+        warnings: Vec::new(),
+        provenance: None,
+        validity: Validity::default(),
+        lifecycle: Lifecycle::default(),
+        samples: None,
+    };
+    RunRecord {
+        run_id,
+        session_id: session.session_id.clone(),
+        arm_letter: planned.letter.clone(),
+        block: planned.block,
+        position: planned.position,
+        agent_name: host.client.name().to_owned(),
+        agent_id: host.info.agent_id.clone(),
+        host_fingerprint: host.info.host.fingerprint.clone(),
+        hostname: host.info.host.hostname.clone(),
+        engine: engine_name(&planned.spec.arm.engine).to_owned(),
+        workload_key: session.plan.workload_key.clone(),
+        label: session.label.clone(),
+        tags: session.tags.clone(),
+        controller_build: crate::build(),
+        created_unix_ms: crate::now_unix_ms(),
+        status,
+        stats: None,
+    }
+}
+
+/// The end of a run that never began.
+fn refused(status: &RunStatus, error: &FleetError, interrupted: bool) -> RunStatus {
+    RunStatus {
+        state: if interrupted { RunState::Cancelled } else { RunState::Failed },
+        ended_unix_ms: Some(crate::now_unix_ms()),
+        failure: Some(RunFailure {
+            stage: Stage::Preflight,
+            message: error.to_string(),
+            log_tail: Vec::new(),
+        }),
+        ..status.clone()
+    }
+}

@@ -1,0 +1,223 @@
+//! Reading runs back, by filter or by a unique prefix of the id, with or without their samples.
+
+use contracts::run::{RunEvent, RunFailure, RunStatus, SampleTotals};
+use contracts::stats::BenchStats;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite};
+
+use super::rows::{parse_json, parse_word, read_floats, uncount};
+use super::{Store, StoreError};
+use crate::record::{RunRecord, RunWithSamples};
+
+/// Which runs; the default is all of them.
+#[derive(Debug, Clone, Default)]
+pub struct RunFilter {
+    /// Only this session's.
+    pub session_id: Option<String>,
+    /// Only those whose end is not stored.
+    pub unfinished: bool,
+    /// Only the newest so many.
+    pub limit: Option<u32>,
+}
+
+/// Ids named in the message about a prefix that is not unique.
+const AMBIGUOUS_SHOWN: u32 = 3;
+
+const SELECT: &str = "select run.*, session.label, session.tags_json, session.controller_build, \
+     host.hostname, bench_stats.req_per_s, bench_stats.tok_per_s, \
+     bench_stats.wall_ms, bench_stats.output_tokens, bench_stats.n_runs, bench_stats.ttft_ms, \
+     bench_stats.tpot_ms, bench_stats.wall_times_ms \
+     from run join session on session.session_id = run.session_id \
+     join host on host.host_fingerprint = run.host_fingerprint \
+     left join bench_stats on bench_stats.run_id = run.run_id where true";
+
+impl Store {
+    /// The runs that `filter` lets through, oldest first.
+    ///
+    /// # Errors
+    /// What SQLite says; a row that cannot be read back.
+    pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
+        let mut query = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        if let Some(session) = &filter.session_id {
+            query.push(" and run.session_id = ").push_bind(session);
+        }
+        if filter.unfinished {
+            query.push(" and run.state not in ('done', 'failed', 'cancelled')");
+        }
+        query.push(" order by run.created_unix_ms desc, run.run_id desc");
+        if let Some(limit) = filter.limit {
+            query.push(" limit ").push_bind(limit);
+        }
+        let rows = query.build().fetch_all(&self.pool).await.map_err(|error| self.error(&error))?;
+        rows.iter().rev().map(|row| self.read_run(row)).collect()
+    }
+
+    /// The one run whose id starts with `prefix` (upper or lower case).
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::Ambiguous`].
+    pub async fn run_by_prefix(&self, prefix: &str) -> Result<RunRecord, StoreError> {
+        let wanted = prefix.to_ascii_uppercase();
+        let not_found = || StoreError::NotFound {
+            what: "run",
+            id: prefix.to_owned(),
+            path: self.path.clone(),
+        };
+        if wanted.is_empty() || !wanted.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(not_found());
+        }
+        let mut query = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        // The upper end of the range: no ULID has a character above `Z`.
+        query.push(" and run.run_id >= ").push_bind(&wanted);
+        query.push(" and run.run_id < ").push_bind(format!("{wanted}["));
+        query.push(" order by run.run_id limit ").push_bind(AMBIGUOUS_SHOWN);
+        let rows = query.build().fetch_all(&self.pool).await.map_err(|error| self.error(&error))?;
+        match rows.as_slice() {
+            [] => Err(not_found()),
+            [row] => self.read_run(row),
+            rows => Err(StoreError::Ambiguous {
+                prefix: prefix.to_owned(),
+                matches: rows.iter().filter_map(|row| row.try_get("run_id").ok()).collect(),
+            }),
+        }
+    }
+
+    /// A run with its samples.
+    ///
+    /// # Errors
+    /// What SQLite says; a row that cannot be read back.
+    pub async fn with_samples(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
+        let samples = self.samples(&run.run_id).await?;
+        Ok(RunWithSamples { run, samples })
+    }
+
+    /// A run's story in order.
+    ///
+    /// # Errors
+    /// What SQLite says; a row that cannot be read back.
+    pub async fn events(&self, run_id: &str) -> Result<Vec<RunEvent>, StoreError> {
+        let rows = sqlx::query(
+            "select seq, at_ms, event_json from run_event where run_id = ? order by seq",
+        )
+        .bind(run_id)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|error| self.error(&error))?;
+        let read = |row: &SqliteRow| -> Result<(i64, i64, String), sqlx::Error> {
+            Ok((row.try_get("seq")?, row.try_get("at_ms")?, row.try_get("event_json")?))
+        };
+        rows.iter()
+            .map(|row| {
+                let (seq, at_ms, what) = read(row).map_err(|error| self.error(&error))?;
+                let what = parse_json(&what).map_err(|why| self.bad_row("event_json", why))?;
+                Ok(RunEvent { seq: uncount(seq), at_ms: uncount(at_ms), what })
+            })
+            .collect()
+    }
+
+    fn read_run(&self, row: &SqliteRow) -> Result<RunRecord, StoreError> {
+        let tags: String = row.try_get("tags_json").map_err(|error| self.error(&error))?;
+        let get = || -> Result<RunRecord, Problem> {
+            Ok(RunRecord {
+                run_id: row.try_get("run_id")?,
+                session_id: row.try_get("session_id")?,
+                arm_letter: row.try_get("arm_letter")?,
+                block: row.try_get("block")?,
+                position: row.try_get("position")?,
+                agent_name: row.try_get("agent_name")?,
+                agent_id: row.try_get("agent_id")?,
+                host_fingerprint: row.try_get("host_fingerprint")?,
+                hostname: row.try_get("hostname")?,
+                engine: row.try_get("engine")?,
+                workload_key: row.try_get("workload_key")?,
+                label: row.try_get("label")?,
+                tags: parse_json(&tags).map_err(|why| Problem::Bad("tags_json", why))?,
+                controller_build: row.try_get("controller_build")?,
+                created_unix_ms: row.try_get("created_unix_ms")?,
+                status: read_status(row)?,
+                stats: read_stats(row)?,
+            })
+        };
+        get().map_err(|problem| match problem {
+            Problem::Sql(error) => self.error(&error),
+            Problem::Bad(what, why) => self.bad_row(what, why),
+        })
+    }
+}
+
+/// Why a row cannot be read: SQLite's word, or a column's content.
+enum Problem {
+    Sql(sqlx::Error),
+    Bad(&'static str, String),
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// A column that holds a JSON document; none where it is null.
+fn document<T: serde::de::DeserializeOwned>(
+    row: &SqliteRow,
+    name: &'static str,
+) -> Result<Option<T>, Problem> {
+    let text: Option<String> = row.try_get(name)?;
+    text.map(|text| parse_json(&text).map_err(|why| Problem::Bad(name, why))).transpose()
+}
+
+/// A column that holds an enum's word; none where it is null.
+fn variant<T: serde::de::DeserializeOwned>(
+    row: &SqliteRow,
+    name: &'static str,
+) -> Result<Option<T>, Problem> {
+    let text: Option<String> = row.try_get(name)?;
+    text.map(|text| parse_word(&text).map_err(|why| Problem::Bad(name, why))).transpose()
+}
+
+fn required<T>(value: Option<T>, name: &'static str) -> Result<T, Problem> {
+    value.ok_or_else(|| Problem::Bad(name, "it is null".to_owned()))
+}
+
+fn read_status(row: &SqliteRow) -> Result<RunStatus, Problem> {
+    let failure = match variant(row, "failure_stage")? {
+        Some(stage) => Some(RunFailure {
+            stage,
+            message: row.try_get::<Option<String>, _>("failure_message")?.unwrap_or_default(),
+            log_tail: document(row, "failure_log_json")?.unwrap_or_default(),
+        }),
+        None => None,
+    };
+    let count: Option<i64> = row.try_get("sample_count")?;
+    let sha256: Option<String> = row.try_get("sample_sha256")?;
+    Ok(RunStatus {
+        run_id: row.try_get("run_id")?,
+        state: required(variant(row, "state")?, "state")?,
+        spec: required(document(row, "spec_json")?, "spec_json")?,
+        deadline_s: uncount(row.try_get("deadline_s")?),
+        created_unix_ms: row.try_get("accepted_unix_ms")?,
+        ended_unix_ms: row.try_get("ended_unix_ms")?,
+        failure,
+        warnings: document(row, "warnings_json")?.unwrap_or_default(),
+        provenance: document(row, "provenance_json")?,
+        validity: document(row, "validity_json")?.unwrap_or_default(),
+        lifecycle: document(row, "lifecycle_json")?.unwrap_or_default(),
+        samples: count
+            .zip(sha256)
+            .map(|(count, sha256)| SampleTotals { count: uncount(count), sha256 }),
+    })
+}
+
+fn read_stats(row: &SqliteRow) -> Result<Option<BenchStats>, Problem> {
+    let Some(walls) = row.try_get::<Option<String>, _>("wall_times_ms")? else { return Ok(None) };
+    Ok(Some(BenchStats {
+        req_per_s: row.try_get("req_per_s")?,
+        tok_per_s: row.try_get("tok_per_s")?,
+        wall_ms: row.try_get("wall_ms")?,
+        output_tokens: row.try_get("output_tokens")?,
+        n_runs: row.try_get("n_runs")?,
+        ttft_ms: row.try_get("ttft_ms")?,
+        tpot_ms: row.try_get("tpot_ms")?,
+        wall_times: read_floats(&walls).map_err(|why| Problem::Bad("wall_times_ms", why))?,
+    }))
+}

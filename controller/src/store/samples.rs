@@ -1,0 +1,177 @@
+//! Sample rows: a column for each field of the wire's record, event times as the blob itself.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use contracts::sample::{EventTimes, Sample, SampleError};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, Transaction};
+
+use super::rows::{count, json, parse_json, parse_word, uncount, word};
+use super::{Store, StoreError};
+
+/// Rows of one insert: 40 parameters each, below SQLite's limit of 32,766.
+const SAMPLES_PER_INSERT: usize = 500;
+
+/// A sample with its event times decoded.
+pub(super) struct EncodedSample<'a> {
+    sample: &'a Sample,
+    event_times: Option<Vec<u8>>,
+}
+
+/// Decodes what travels as base64; done before the transaction, which then cannot fail by it.
+pub(super) fn encode(sample: &Sample) -> Result<EncodedSample<'_>, String> {
+    let event_times = match &sample.event_times {
+        Some(times) => Some(STANDARD.decode(&times.base64).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    Ok(EncodedSample { sample, event_times })
+}
+
+const INSERT: &str = "insert into sample (run_id, warmup, sample_index, due_ns, start_ns, \
+     connected_ns, sent_ns, headers_ns, first_event_ns, first_content_ns, last_content_ns, \
+     finish_ns, done_ns, event_times_encoding, event_times, wall_ms, ttft_ms, tpot_ms, \
+     timing_source, engine_wall_ms, input_tokens, output_tokens, token_source, usage_tokens, \
+     local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
+     reused_connection, body_bytes, http_status, output_sha256, output_text, output_ids_json, \
+     input_ids_sha256, firm_steps, error_class, error_message) ";
+
+pub(super) async fn insert(
+    transaction: &mut Transaction<'_, Sqlite>,
+    run_id: &str,
+    rows: &[EncodedSample<'_>],
+) -> Result<(), sqlx::Error> {
+    for chunk in rows.chunks(SAMPLES_PER_INSERT) {
+        let mut insert = sqlx::QueryBuilder::<Sqlite>::new(INSERT);
+        insert.push_values(chunk, |row, encoded| bind(row, run_id, encoded));
+        insert.build().execute(&mut **transaction).await?;
+    }
+    Ok(())
+}
+
+/// In the order of [`INSERT`].
+fn bind<'a>(
+    mut row: sqlx::query_builder::Separated<'_, Sqlite, &'static str>,
+    run_id: &'a str,
+    encoded: &'a EncodedSample<'_>,
+) {
+    let s = encoded.sample;
+    row.push_bind(run_id).push_bind(s.warmup).push_bind(s.index);
+    row.push_bind(count(s.due_ns)).push_bind(count(s.start_ns));
+    for instant in [
+        s.connected_ns,
+        s.sent_ns,
+        s.headers_ns,
+        s.first_event_ns,
+        s.first_content_ns,
+        s.last_content_ns,
+        s.finish_ns,
+        s.done_ns,
+    ] {
+        row.push_bind(instant.map(count));
+    }
+    row.push_bind(s.event_times.as_ref().map(|times| times.encoding.clone()))
+        .push_bind(encoded.event_times.clone());
+    row.push_bind(s.wall_ms).push_bind(s.ttft_ms).push_bind(s.tpot_ms);
+    row.push_bind(s.timing_source.as_ref().map(word)).push_bind(s.engine_wall_ms);
+    row.push_bind(s.input_tokens).push_bind(s.output_tokens);
+    row.push_bind(s.token_source.as_ref().map(word));
+    row.push_bind(s.usage_tokens).push_bind(s.local_tokens).push_bind(s.requested_tokens);
+    row.push_bind(s.first_event_tokens).push_bind(s.finish_reason.as_ref().map(word));
+    row.push_bind(s.done_seen).push_bind(s.reused_connection).push_bind(count(s.bytes));
+    row.push_bind(s.status).push_bind(s.output_sha256.clone()).push_bind(s.text.clone());
+    row.push_bind(s.output_ids.as_ref().map(json)).push_bind(s.input_ids_sha256.clone());
+    row.push_bind(s.firm_steps);
+    row.push_bind(s.error.as_ref().map(|error| word(&error.class)));
+    row.push_bind(s.error.as_ref().map(|error| error.message.clone()));
+}
+
+impl Store {
+    /// A run's requests in order, warm-up first.
+    ///
+    /// # Errors
+    /// What SQLite says; a row that cannot be read back.
+    pub async fn samples(&self, run_id: &str) -> Result<Vec<Sample>, StoreError> {
+        let rows = sqlx::query(
+            "select * from sample where run_id = ? order by warmup desc, sample_index",
+        )
+        .bind(run_id)
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|error| self.error(&error))?;
+        rows.iter().map(|row| self.read_sample(row)).collect()
+    }
+
+    fn read_sample(&self, row: &SqliteRow) -> Result<Sample, StoreError> {
+        let mut sample = read_plain(row).map_err(|error| self.error(&error))?;
+        let bad = |what: &str, why: String| self.bad_row(what, why);
+        let text = |name: &str| -> Result<Option<String>, StoreError> {
+            row.try_get(name).map_err(|error| self.error(&error))
+        };
+        if let Some(word) = text("timing_source")? {
+            sample.timing_source =
+                Some(parse_word(&word).map_err(|why| bad("timing_source", why))?);
+        }
+        if let Some(word) = text("token_source")? {
+            sample.token_source = Some(parse_word(&word).map_err(|why| bad("token_source", why))?);
+        }
+        if let Some(word) = text("finish_reason")? {
+            sample.finish_reason =
+                Some(parse_word(&word).map_err(|why| bad("finish_reason", why))?);
+        }
+        if let Some(ids) = text("output_ids_json")? {
+            sample.output_ids = Some(parse_json(&ids).map_err(|why| bad("output_ids_json", why))?);
+        }
+        if let Some(class) = text("error_class")? {
+            let class = parse_word(&class).map_err(|why| bad("error_class", why))?;
+            let message = text("error_message")?.unwrap_or_default();
+            sample.error = Some(SampleError { class, message });
+        }
+        Ok(sample)
+    }
+}
+
+/// The columns that are what they are; words and documents are read by the caller.
+fn read_plain(row: &SqliteRow) -> Result<Sample, sqlx::Error> {
+    let instant = |name: &str| -> Result<Option<u64>, sqlx::Error> {
+        Ok(row.try_get::<Option<i64>, _>(name)?.map(uncount))
+    };
+    let encoding: Option<String> = row.try_get("event_times_encoding")?;
+    let blob: Option<Vec<u8>> = row.try_get("event_times")?;
+    let event_times = encoding
+        .zip(blob)
+        .map(|(encoding, blob)| EventTimes { encoding, base64: STANDARD.encode(blob) });
+    Ok(Sample {
+        index: row.try_get("sample_index")?,
+        warmup: row.try_get("warmup")?,
+        due_ns: uncount(row.try_get("due_ns")?),
+        start_ns: uncount(row.try_get("start_ns")?),
+        connected_ns: instant("connected_ns")?,
+        sent_ns: instant("sent_ns")?,
+        headers_ns: instant("headers_ns")?,
+        first_event_ns: instant("first_event_ns")?,
+        first_content_ns: instant("first_content_ns")?,
+        last_content_ns: instant("last_content_ns")?,
+        finish_ns: instant("finish_ns")?,
+        done_ns: instant("done_ns")?,
+        event_times,
+        wall_ms: row.try_get("wall_ms")?,
+        ttft_ms: row.try_get("ttft_ms")?,
+        tpot_ms: row.try_get("tpot_ms")?,
+        engine_wall_ms: row.try_get("engine_wall_ms")?,
+        input_tokens: row.try_get("input_tokens")?,
+        output_tokens: row.try_get("output_tokens")?,
+        usage_tokens: row.try_get("usage_tokens")?,
+        local_tokens: row.try_get("local_tokens")?,
+        requested_tokens: row.try_get("requested_tokens")?,
+        first_event_tokens: row.try_get("first_event_tokens")?,
+        done_seen: row.try_get("done_seen")?,
+        reused_connection: row.try_get("reused_connection")?,
+        bytes: uncount(row.try_get("body_bytes")?),
+        status: row.try_get("http_status")?,
+        output_sha256: row.try_get("output_sha256")?,
+        text: row.try_get("output_text")?,
+        input_ids_sha256: row.try_get("input_ids_sha256")?,
+        firm_steps: row.try_get("firm_steps")?,
+        ..Sample::default()
+    })
+}
