@@ -14,6 +14,7 @@ use contracts::run::{RunFailure, Stage};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::launch::Launched;
 use super::resolve::Resolved;
 use super::{Active, Bench, Interrupt, ending, launch, measure, preflight};
 use crate::process::{Child, ExitInfo};
@@ -108,8 +109,11 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
     let lock = run.guarded(None, preflight::pass(run, lock)).await?;
 
     run.enter(Stage::Spawn);
-    let spawned = std::time::Instant::now();
-    let (child, link) = launch::spawn(run, lock).await?;
+    let Launched {
+        child,
+        link,
+        spawned,
+    } = launch::spawn(run, lock).await?;
     let logging = launch::forward_log(&child, Arc::clone(&run.active.record));
 
     run.enter(Stage::Load);
