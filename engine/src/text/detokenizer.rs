@@ -42,8 +42,8 @@ impl Detokenizer {
     }
 
     /// Ends the text: what is left of an unfinished character, as one U+FFFD.
-    pub fn finish(self) -> String {
-        String::from_utf8_lossy(&self.pending).into_owned()
+    pub fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 
     fn take_complete(&mut self) -> String {
