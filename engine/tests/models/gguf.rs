@@ -7,7 +7,7 @@ use candle_core::{
     DType, Device,
     quantized::{GgmlDType, gguf_file::Value},
 };
-use contracts::{openai::ChatMessage, run::Dtype};
+use contracts::{generate::FinishReason, openai::ChatMessage, run::Dtype};
 use engine::{
     chapters::{self, Engine, Setup},
     inspect,
@@ -192,22 +192,26 @@ fn smollm2_knows_the_capital_of_france() {
         );
         return;
     };
-    for dtype in [None, Some(Dtype::F32)] {
-        let question = ChatMessage {
-            role: "user".to_owned(),
-            content: "What is the capital of France?".into(),
-        };
-        let input = Input::Chat(vec![question]);
-        let answer = |chapter| {
-            built(chapter, Path::new(&path), dtype)
-                .generate(&input, &greedy(24))
-                .unwrap()
-        };
-        let (first, second) = (answer("ch01"), answer("ch02"));
-        assert_eq!(first.output_ids, second.output_ids);
-        eprintln!("{dtype:?}: {:?}", first.text);
-        assert!(first.text.contains("Paris"), "{dtype:?}: {}", first.text);
-    }
+    let question = ChatMessage {
+        role: "user".to_owned(),
+        content: "What is the capital of France?".into(),
+    };
+    let input = Input::Chat(vec![question]);
+    let answer = |chapter, dtype, max_tokens| {
+        let mut engine = built(chapter, Path::new(&path), dtype);
+        engine.generate(&input, &greedy(max_tokens)).unwrap()
+    };
+    let (first, second) = (
+        answer("ch01", Some(Dtype::F32), 24),
+        answer("ch02", Some(Dtype::F32), 24),
+    );
+    assert_eq!(first.output_ids, second.output_ids);
+    assert_eq!(first.finish_reason, FinishReason::Stop);
+    assert_eq!(first.text, "The capital of France is Paris.");
+    // As stored, activations are quantised too, and this file's first token is a near tie (0.08):
+    // candle's Q4_1 answers with another one. Chapters agree all the same.
+    let (first, second) = (answer("ch01", None, 6), answer("ch02", None, 6));
+    assert_eq!(first.output_ids, second.output_ids);
 }
 
 #[test]
