@@ -1,0 +1,62 @@
+//! `GET /health` and `GET /v1/host`: that the agent lives, and who it is.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use contracts::PROTOCOL;
+use contracts::host::{ChapterFacts, EngineFacts, HostInfo};
+use serde_json::{Value, json};
+
+use super::error::Problem;
+use crate::config::engines::KIND_CHAPTERBENCH;
+use crate::run::Bench;
+
+/// Open to all, and says nothing else.
+pub async fn health() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+/// Who answers, what it can run, what it is busy with.
+pub async fn host(State(bench): State<Arc<Bench>>) -> Result<Json<HostInfo>, Problem> {
+    // Hashes executables when they are new: not on a thread that serves others.
+    let info = tokio::task::spawn_blocking(move || info(&bench));
+    info.await.map(Json).map_err(|error| Problem::internal(error.to_string()))
+}
+
+fn info(bench: &Bench) -> HostInfo {
+    HostInfo {
+        protocol: PROTOCOL,
+        agent_id: bench.state.agent_id().to_owned(),
+        boot_id: bench.state.boot_id().to_owned(),
+        build: engine::cli::build_facts(),
+        host: bench.facts.clone(),
+        state: crate::host::state(),
+        chapters: chapters(),
+        engines: engines(bench),
+        busy_with: bench.busy().map(|active| active.id.to_string()),
+        quarantine: bench.state.quarantine(),
+    }
+}
+
+fn chapters() -> Vec<ChapterFacts> {
+    let facts = |chapter: &engine::chapters::Chapter| ChapterFacts {
+        id: chapter.id.to_owned(),
+        title: chapter.title.to_owned(),
+        adds: chapter.adds.to_owned(),
+        streams: chapter.streams,
+        same_tokens: chapter.same_tokens,
+        hidden: chapter.hidden,
+    };
+    engine::chapters::TABLE.iter().map(facts).collect()
+}
+
+fn engines(bench: &Bench) -> Vec<EngineFacts> {
+    let facts = |entry: &crate::config::EngineEntry| EngineFacts {
+        name: entry.name.clone(),
+        kind: KIND_CHAPTERBENCH.to_owned(),
+        // None while the file cannot be read: a run that names it will say why.
+        binary_sha256: bench.builds.open(Some(&entry.path)).ok().and_then(|program| program.sha256().ok()),
+    };
+    bench.config.engines.iter().map(facts).collect()
+}

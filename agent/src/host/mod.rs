@@ -1,0 +1,9 @@
+//! What the agent knows about its machine: stable facts with a fingerprint, facts that change, and
+//! who uses the CPU. Whether a machine is quiet enough to measure on is the run's decision.
+
+mod cpu;
+mod facts;
+mod gpu;
+
+pub use cpu::{CpuMeter, CpuUse};
+pub use facts::{facts, state};

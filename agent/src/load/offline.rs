@@ -1,0 +1,284 @@
+//! The offline reader: the worker's lines, as they come on the report descriptor, become samples.
+//! Starting and ending the worker is the caller's matter.
+//!
+//! The worker's clock starts when its model is loaded. Its instants are moved to the run's clock
+//! by the moment its `loaded` line was read; differences between them stay the worker's own.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use contracts::generate::GenerateResult;
+use contracts::host::BuildFacts;
+use contracts::run::{AllowFailures, ModelFacts, RunSpec, Stage};
+use contracts::sample::{ErrorClass, Sample, TokenSource};
+use contracts::worker::WorkerLine;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{engine_timing, failure, firm_steps, sha256_of_ids, sha256_of_text};
+use super::clock::{Clock, ms_between};
+use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
+
+/// Bytes of one line, at most: a result with the ids of a million tokens.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// What the reader expects of a worker, and how long it waits.
+#[derive(Debug, Clone, Copy)]
+pub struct OfflineWatch {
+    /// Requests before measuring.
+    pub warmup: u32,
+    /// Measured requests.
+    pub n_runs: u32,
+    /// How many of them may fail.
+    pub allow_failures: AllowFailures,
+    /// The ceiling that was asked for.
+    pub requested_tokens: u32,
+    /// Until the model is loaded.
+    pub ready_timeout: Duration,
+    /// From one line to the next: one `generate`.
+    pub request_timeout: Duration,
+}
+
+impl OfflineWatch {
+    /// What `spec` says.
+    pub fn from_spec(spec: &RunSpec) -> Self {
+        Self {
+            warmup: spec.workload.warmup,
+            n_runs: spec.workload.n_runs,
+            allow_failures: spec.workload.allow_failures,
+            requested_tokens: spec.workload.sampling.max_tokens,
+            ready_timeout: Duration::from_millis(spec.limits.ready_timeout_ms),
+            request_timeout: Duration::from_millis(spec.limits.request_timeout_ms),
+        }
+    }
+}
+
+/// What the caller is told between samples.
+#[derive(Debug)]
+pub enum OfflineEvent {
+    /// The model is loaded.
+    Loaded {
+        /// Build of the worker.
+        build: BuildFacts,
+        /// What it loaded.
+        model: ModelFacts,
+    },
+    /// A phase begins.
+    Phase(Phase),
+}
+
+/// Reads a worker's lines until its last, its end, a failure or `cancel`; each sample goes to
+/// `out`. `report` is the read end of a pipe.
+///
+/// Unlike online, a cancel leaves no `aborted` sample: the worker reports between requests, so
+/// nothing is known of the one under way.
+pub async fn read_offline(
+    report: OwnedFd,
+    watch: &OfflineWatch,
+    clock: Clock,
+    out: &mpsc::Sender<Sample>,
+    on_event: impl FnMut(OfflineEvent),
+    cancel: &CancellationToken,
+) -> DriveEnd {
+    let tally = Tally::new(watch.warmup, watch.n_runs, watch.allow_failures);
+    let report = match Receiver::from_owned_fd(report) {
+        Ok(report) => BufReader::new(report),
+        Err(e) => {
+            return tally.end(DriveOutcome::Failed {
+                stage: Stage::Spawn,
+                message: format!("the worker's report descriptor: {e}"),
+            });
+        }
+    };
+    let mut reader = Reader {
+        report,
+        watch,
+        clock,
+        out,
+        on_event,
+        tally,
+        loaded_ns: None,
+        begun: None,
+    };
+    let outcome = tokio::select! {
+        biased;
+        () = cancel.cancelled() => DriveOutcome::Cancelled,
+        outcome = reader.run() => outcome,
+    };
+    reader.tally.end(outcome)
+}
+
+struct Reader<'a, F> {
+    report: BufReader<Receiver>,
+    watch: &'a OfflineWatch,
+    clock: Clock,
+    out: &'a mpsc::Sender<Sample>,
+    on_event: F,
+    tally: Tally,
+    /// When the worker's clock started, on ours.
+    loaded_ns: Option<u64>,
+    begun: Option<Phase>,
+}
+
+impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
+    async fn run(&mut self) -> DriveOutcome {
+        loop {
+            let line = match self.line().await {
+                Ok(Some(line)) => line,
+                Ok(None) => {
+                    return DriveOutcome::WorkerGone {
+                        stage: self.stage(),
+                    };
+                }
+                Err(message) => return self.failed(message),
+            };
+            let outcome = match line {
+                WorkerLine::Loaded { build, model } => {
+                    self.loaded_ns = Some(self.clock.now_ns());
+                    (self.on_event)(OfflineEvent::Loaded { build, model });
+                    self.begin_phase();
+                    None
+                }
+                WorkerLine::Request {
+                    index,
+                    warmup,
+                    start_ns,
+                    done_ns,
+                    result,
+                } => {
+                    let times = (start_ns, done_ns);
+                    self.request(index, warmup, times, result).await
+                }
+                WorkerLine::Done => Some(match self.tally.next() {
+                    None => DriveOutcome::Done,
+                    Some(_) => self.failed("the worker stopped before its last request".into()),
+                }),
+            };
+            if let Some(outcome) = outcome {
+                return outcome;
+            }
+        }
+    }
+
+    /// Takes one request's line. An outcome if it ends the run.
+    async fn request(
+        &mut self,
+        index: u32,
+        warmup: bool,
+        (start_ns, done_ns): (u64, u64),
+        result: Result<GenerateResult, String>,
+    ) -> Option<DriveOutcome> {
+        let expected = self.tally.next();
+        let (Some(loaded_ns), Some((phase, next))) = (self.loaded_ns, expected) else {
+            return Some(self.failed("the worker reported a request that was not asked".into()));
+        };
+        if (next, phase == Phase::Warmup) != (index, warmup) {
+            return Some(self.failed(format!(
+                "the worker reported request {index} where {next} was due"
+            )));
+        }
+        let mut sample = Sample {
+            index,
+            warmup,
+            requested_tokens: self.watch.requested_tokens,
+            ..Sample::default()
+        };
+        let start_ns = loaded_ns.saturating_add(start_ns);
+        let done_ns = loaded_ns.saturating_add(done_ns);
+        sample.due_ns = start_ns;
+        sample.start_ns = start_ns;
+        sample.sent_ns = Some(start_ns);
+        sample.done_ns = Some(done_ns);
+        sample.wall_ms = Some(ms_between(start_ns, done_ns));
+        fill(&mut sample, result);
+        let failed = self.tally.add(phase, &sample);
+        if self.out.send(sample).await.is_err() {
+            return Some(spool_gone(phase.stage()));
+        }
+        if failed.is_none() {
+            self.begin_phase();
+        }
+        failed
+    }
+
+    /// Tells the caller if the next request is the first of its phase.
+    fn begin_phase(&mut self) {
+        if let Some((phase, _)) = self.tally.next()
+            && self.begun.replace(phase) != Some(phase)
+        {
+            (self.on_event)(OfflineEvent::Phase(phase));
+        }
+    }
+
+    /// The next line; none at the end of the report.
+    async fn line(&mut self) -> Result<Option<WorkerLine>, String> {
+        let (wait, what) = match self.loaded_ns {
+            None => (self.watch.ready_timeout, "the model was not loaded"),
+            Some(_) => (self.watch.request_timeout, "a request was not done"),
+        };
+        let mut bytes = Vec::new();
+        let mut bounded = (&mut self.report).take(LINE_BYTES_MAX);
+        let read = bounded.read_until(b'\n', &mut bytes);
+        tokio::time::timeout(wait, read)
+            .await
+            .map_err(|_| format!("{what} within {wait:?}"))?
+            .map_err(|e| format!("the worker's report: {e}"))?;
+        // A line cut off by the worker's death is no line.
+        if bytes.pop() != Some(b'\n') {
+            if bytes.len() as u64 + 1 >= LINE_BYTES_MAX {
+                return Err(format!(
+                    "a worker's line has more than {LINE_BYTES_MAX} bytes"
+                ));
+            }
+            return Ok(None);
+        }
+        let line = serde_json::from_slice(&bytes);
+        line.map(Some)
+            .map_err(|e| format!("the worker's line cannot be read ({e}); is it another build?"))
+    }
+
+    fn stage(&self) -> Stage {
+        match (self.loaded_ns, self.tally.next()) {
+            (None, _) => Stage::Load,
+            (Some(_), Some((phase, _))) => phase.stage(),
+            (Some(_), None) => Stage::Measure,
+        }
+    }
+
+    fn failed(&self, message: String) -> DriveOutcome {
+        DriveOutcome::Failed {
+            stage: self.stage(),
+            message,
+        }
+    }
+}
+
+/// What one `generate` gave.
+fn fill(sample: &mut Sample, result: Result<GenerateResult, String>) {
+    let result = match result {
+        Ok(result) => result,
+        Err(message) => {
+            sample.error = Some(failure(ErrorClass::Engine, message));
+            return;
+        }
+    };
+    let metrics = &result.metrics;
+    sample.engine_wall_ms = Some(metrics.wall_ms);
+    sample.input_tokens = Some(metrics.input_tokens);
+    sample.firm_steps = firm_steps(metrics);
+    sample.finish_reason = Some(result.finish_reason);
+    sample.output_sha256 = Some(sha256_of_text(&result.text));
+    sample.input_ids_sha256 = Some(sha256_of_ids(&result.input_ids));
+    if metrics.output_tokens == 0 {
+        let message = "the engine made no token";
+        sample.error = Some(failure(ErrorClass::NoTokens, message));
+    } else {
+        sample.output_tokens = Some(metrics.output_tokens);
+        sample.token_source = Some(TokenSource::Engine);
+        engine_timing(sample, Some(metrics));
+    }
+    sample.text = Some(result.text);
+    sample.output_ids = Some(result.output_ids);
+}

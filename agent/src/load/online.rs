@@ -1,0 +1,201 @@
+//! The online drive: warm-up and measured requests over HTTP, in the order and at the times that
+//! the load asks. Today that is a closed loop of one slot; a slot knows nothing of its neighbours,
+//! so that more of them, or a schedule, change this file and not the client.
+
+use contracts::defaults;
+use contracts::run::{AllowFailures, Load, RunSpec};
+use contracts::sample::Sample;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::TokenCounter;
+use super::client::{Client, Timeouts};
+use super::clock::Clock;
+use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
+use super::target::{Target, TargetError};
+use super::workload::{Bodies, Route};
+
+/// A server as the caller knows it.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// `http://host:port`, with or without `/v1`.
+    pub base_url: String,
+    /// The name that it serves.
+    pub model: String,
+    /// Whether its model has a chat template, for `--endpoint auto`.
+    pub chat_template: bool,
+    /// Whether it is of our making, so that it knows `return_token_ids`.
+    pub ours: bool,
+}
+
+/// All that the online drive needs.
+#[derive(Clone)]
+pub struct OnlineJob {
+    /// Where the server is.
+    pub target: Target,
+    /// What is sent.
+    pub bodies: Bodies,
+    /// Requests before measuring.
+    pub warmup: u32,
+    /// Measured requests.
+    pub n_runs: u32,
+    /// How many of them may fail.
+    pub allow_failures: AllowFailures,
+    /// How long each wait of a request may take.
+    pub timeouts: Timeouts,
+    /// Counts tokens where the server does not say.
+    pub counter: Option<TokenCounter>,
+}
+
+/// A spec that cannot be driven online; the message names the field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    /// The server's address.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A field of the spec.
+    #[error("{field}: {why}")]
+    Field {
+        /// Path of the field.
+        field: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl OnlineJob {
+    /// What `spec` asks of `server`.
+    pub fn from_spec(spec: &RunSpec, server: &Server) -> Result<Self, JobError> {
+        let workload = &spec.workload;
+        let Load::Closed { concurrency } = workload.load;
+        if concurrency != 1 {
+            return Err(JobError::Field {
+                field: "workload.load.concurrency",
+                why: format!("{concurrency} is not possible yet; one request at a time is"),
+            });
+        }
+        let contracts::run::PromptSource::Texts { texts } = &workload.prompts;
+        if texts.is_empty() {
+            return Err(JobError::Field {
+                field: "workload.prompts.texts",
+                why: "at least one prompt is needed".to_owned(),
+            });
+        }
+        Ok(Self {
+            target: Target::parse(&server.base_url)?,
+            bodies: Bodies {
+                route: Route::resolve(workload.endpoint, server.chat_template),
+                model: server.model.clone(),
+                prompts: Arc::from(texts.as_slice()),
+                sampling: workload.sampling.clone(),
+                stream: spec.arm.stream,
+                return_token_ids: server.ours,
+            },
+            warmup: workload.warmup,
+            n_runs: workload.n_runs,
+            allow_failures: workload.allow_failures,
+            timeouts: Timeouts {
+                connect: defaults::CONNECT_TIMEOUT,
+                stall: Duration::from_millis(spec.limits.stall_timeout_ms),
+                total: Duration::from_millis(spec.limits.request_timeout_ms),
+            },
+            counter: None,
+        })
+    }
+}
+
+/// Makes all requests of `job` and sends each sample to `out` between requests, failed ones too.
+///
+/// `on_phase` is called as a phase begins, before its first request; it may take its time. When
+/// `cancel` fires (the caller's order, or its child has died) the request under way becomes a
+/// sample of class `aborted` and the drive returns. The receiver of `out` must go on receiving
+/// until then: a full queue holds back the next request, never the one under way.
+pub async fn drive_online(
+    job: &OnlineJob,
+    clock: Clock,
+    out: &mpsc::Sender<Sample>,
+    mut on_phase: impl FnMut(Phase),
+    cancel: &CancellationToken,
+) -> DriveEnd {
+    let mut tally = Tally::new(job.warmup, job.n_runs, job.allow_failures);
+    let mut slot = match Slot::new(job, clock) {
+        Ok(slot) => slot,
+        Err(message) => {
+            let stage = Phase::Warmup.stage();
+            return tally.end(DriveOutcome::Failed { stage, message });
+        }
+    };
+    let mut begun = None;
+    while let Some((phase, index)) = tally.next() {
+        if begun.replace(phase) != Some(phase) {
+            on_phase(phase);
+        }
+        if cancel.is_cancelled() {
+            return tally.end(DriveOutcome::Cancelled);
+        }
+        let sample = match slot.one(phase, index, cancel).await {
+            Ok(sample) => sample,
+            Err(message) => {
+                let stage = phase.stage();
+                return tally.end(DriveOutcome::Failed { stage, message });
+            }
+        };
+        let failed = tally.add(phase, &sample);
+        if out.send(sample).await.is_err() {
+            return tally.end(spool_gone(phase.stage()));
+        }
+        if cancel.is_cancelled() {
+            return tally.end(DriveOutcome::Cancelled);
+        }
+        if let Some(outcome) = failed {
+            return tally.end(outcome);
+        }
+    }
+    tally.end(DriveOutcome::Done)
+}
+
+/// One place in the closed loop: a client that makes one request after the other. It hands over
+/// from warm-up to measurement with its connection open.
+struct Slot<'a> {
+    job: &'a OnlineJob,
+    clock: Clock,
+    client: Client,
+}
+
+impl<'a> Slot<'a> {
+    fn new(job: &'a OnlineJob, clock: Clock) -> Result<Self, String> {
+        let target = job.target.clone();
+        let path = job.bodies.route.path();
+        let client = Client::new(target, path, job.bodies.stream, job.timeouts, clock)
+            .map_err(|e| format!("{}: {e}", job.target.authority))?;
+        Ok(Self { job, clock, client })
+    }
+
+    /// Makes one request. Its body is ready before its clock starts.
+    async fn one(
+        &mut self,
+        phase: Phase,
+        index: u32,
+        cancel: &CancellationToken,
+    ) -> Result<Sample, String> {
+        let body = self.job.bodies.body(index);
+        let body = body.map_err(|e| format!("the request cannot be written: {e}"))?;
+        // In a closed loop a request is due when the one before has ended and its slot is free.
+        let start_ns = self.clock.now_ns();
+        let mut sample = Sample {
+            index,
+            warmup: phase == Phase::Warmup,
+            due_ns: start_ns,
+            start_ns,
+            requested_tokens: self.job.bodies.sampling.max_tokens,
+            ..Sample::default()
+        };
+        let counter = self.job.counter.as_ref();
+        self.client
+            .request(body, &mut sample, counter, cancel.cancelled())
+            .await;
+        Ok(sample)
+    }
+}

@@ -1,0 +1,212 @@
+//! Starting the child of a run: its command line, its descriptors, its log.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use anyhow::Context;
+use contracts::run::{AllowFailures, Device, Dtype, Mode, RunSpec, Stage};
+use contracts::worker::OfflineJob;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::AbortHandle;
+
+use super::record::Record;
+use super::resolve::Resolved;
+use super::story::{Failure, Run};
+use crate::process::{self, Child, ChildSpec, port};
+use crate::state::Current;
+
+/// Where the server finds its listening socket, the worker its job, and where it reports.
+const LISTEN_FD: i32 = 3;
+const JOB_FD: i32 = 4;
+const REPORT_FD: i32 = 5;
+/// Secrets of the agent that its children have no use for.
+const SECRETS: [&str; 2] = ["CHAPTERBENCH_TOKEN", "CHAPTERBENCH_TOKEN_FILE"];
+
+/// How the child is reached.
+pub(super) enum Link {
+    /// Over HTTP.
+    Online {
+        /// Its socket's address.
+        addr: SocketAddr,
+        /// The id it must show.
+        instance: String,
+    },
+    /// By the lines it reports.
+    Offline {
+        /// Read end of its report pipe.
+        report: OwnedFd,
+    },
+}
+
+impl Link {
+    /// The address that must refuse once the child is gone.
+    pub fn addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Online { addr, .. } => Some(*addr),
+            Self::Offline { .. } => None,
+        }
+    }
+}
+
+/// Starts the child with the device's lock in its keeper's hands, and writes down who it is.
+pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<(Child, Link), Failure> {
+    let spec = run.active.record.status().spec;
+    let executable = run.resolved.executable.clone();
+    let bench = Arc::clone(&run.bench);
+    let opened = tokio::task::spawn_blocking(move || {
+        let program = bench.builds.open(executable.as_deref())?;
+        let sha256 = program.sha256().context("hash the engine's executable")?;
+        anyhow::Ok((program, sha256))
+    });
+    let opened = opened.await.map_err(|error| run.failed(error.to_string()))?;
+    let (program, sha256) = opened.map_err(|error| run.failed(format!("{error:#}")))?;
+    super::measure::begin_provenance(run, sha256);
+
+    let mut child_spec = ChildSpec::new(program, run.folder.log_file());
+    child_spec.env_remove = SECRETS.map(OsString::from).to_vec();
+    child_spec.keep = vec![lock];
+    let link = match spec.arm.mode {
+        Mode::Online => online(&mut child_spec, &spec, &run.resolved),
+        Mode::Offline => offline(&mut child_spec, &spec, &run.resolved),
+    };
+    let link = link.map_err(|error| run.failed(format!("{error:#}")))?;
+    let child = process::spawn(&run.bench.config.program, child_spec).await;
+    let child = child.map_err(|error| run.failed(error.to_string()))?;
+
+    let current = Current {
+        run_id: run.active.id.to_string(),
+        stage: Stage::Load,
+        identities: Some(child.identity().clone()),
+    };
+    if let Err(error) = run.bench.state.set_current(&current) {
+        // Dropping the child ends it: nothing may run that the next agent could not find.
+        return Err(run.failed(format!("the state folder: {error}")));
+    }
+    Ok((child, link))
+}
+
+/// The child's lines become events of the run.
+pub(super) fn forward_log(child: &Child, record: Arc<Record>) -> AbortHandle {
+    let mut lines = child.log().subscribe();
+    tokio::spawn(async move {
+        loop {
+            match lines.recv().await {
+                Ok(line) => record.log(&line),
+                // All of them are in the log file; these lines are for people who watch.
+                Err(RecvError::Lagged(missed)) => record.log(&format!("({missed} lines not shown)")),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    })
+    .abort_handle()
+}
+
+fn online(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow::Result<Link> {
+    let (listener, addr) = port::listen_for_child().context("open a port for the server")?;
+    child.fds.push((listener, LISTEN_FD));
+    let instance = ulid::Ulid::generate().to_string();
+    child.args = serve_args(spec, resolved, &instance);
+    Ok(Link::Online { addr, instance })
+}
+
+fn serve_args(spec: &RunSpec, resolved: &Resolved, instance: &str) -> Vec<OsString> {
+    let mut args: Vec<String> = ["engine", "serve", "--chapter", &resolved.chapter, "--model", &resolved.model]
+        .map(str::to_owned)
+        .to_vec();
+    let mut flag = |name: &str, value: String| args.extend([name.to_owned(), value]);
+    if let Some(dtype) = spec.arm.dtype {
+        flag("--dtype", dtype_word(dtype).to_owned());
+    }
+    flag("--device", device_word(spec.arm.device));
+    if let Some(threads) = spec.arm.threads {
+        flag("--threads", threads.to_string());
+    }
+    for (key, value) in &spec.arm.options {
+        flag("--option", format!("{key}={value}"));
+    }
+    flag("--listen-fd", LISTEN_FD.to_string());
+    flag("--instance", instance.to_owned());
+    args.into_iter().map(OsString::from).collect()
+}
+
+fn offline(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow::Result<Link> {
+    let job = serde_json::to_vec(&offline_job(spec, resolved))?;
+    let (report, theirs) = std::io::pipe().context("open a pipe for the worker's report")?;
+    child.fds.push((memory_file(&job).context("hand the job to the worker")?, JOB_FD));
+    child.fds.push((theirs.into(), REPORT_FD));
+    child.args = ["engine", "offline", "--job-fd", &JOB_FD.to_string(), "--report-fd", &REPORT_FD.to_string()]
+        .map(OsString::from)
+        .to_vec();
+    Ok(Link::Offline { report: report.into() })
+}
+
+fn offline_job(spec: &RunSpec, resolved: &Resolved) -> OfflineJob {
+    let workload = &spec.workload;
+    OfflineJob {
+        chapter: resolved.chapter.clone(),
+        model: resolved.model.clone(),
+        dtype: spec.arm.dtype,
+        device: spec.arm.device,
+        threads: spec.arm.threads,
+        options: spec.arm.options.clone(),
+        prompts: workload.prompts.clone(),
+        endpoint: workload.endpoint,
+        sampling: workload.sampling.clone(),
+        warmup: workload.warmup,
+        n_runs: workload.n_runs,
+        continue_on_error: workload.allow_failures != AllowFailures::Count { n: 0 },
+    }
+}
+
+/// A file in memory: a job may be larger than what a pipe holds before anybody reads.
+fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    let mut file = File::from(memfd_create(c"chapterbench-job", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+fn dtype_word(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F32 => "f32",
+        Dtype::F16 => "f16",
+        Dtype::Bf16 => "bf16",
+    }
+}
+
+fn device_word(device: Device) -> String {
+    match device {
+        Device::Cpu => "cpu".to_owned(),
+        Device::Cuda { index } => format!("cuda:{index}"),
+        Device::Metal { index } => format!("metal:{index}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::fake_spec;
+
+    #[test]
+    fn the_servers_command_line_is_the_contracts() {
+        let mut spec = fake_spec();
+        spec.arm.dtype = Some(Dtype::Bf16);
+        spec.arm.device = Device::Cuda { index: 1 };
+        spec.arm.threads = Some(4);
+        spec.arm.options.insert("ttft_ms".to_owned(), "5".to_owned());
+        let resolved = Resolved {
+            executable: None,
+            chapter: "ch02".to_owned(),
+            model: "/m".to_owned(),
+            weights_bytes: None,
+        };
+        let args = serve_args(&spec, &resolved, "ID");
+        let line = args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        insta::assert_snapshot!(line, @"engine serve --chapter ch02 --model /m --dtype bf16 --device cuda:1 --threads 4 --option ttft_ms=5 --listen-fd 3 --instance ID");
+    }
+}
