@@ -51,12 +51,18 @@ pub enum EngineError {
 impl EngineError {
     /// A [`EngineError::BadInput`].
     pub fn bad_input(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::BadInput { field: field.into(), message: message.into() }
+        Self::BadInput {
+            field: field.into(),
+            message: message.into(),
+        }
     }
 
     /// A [`EngineError::Model`].
     pub fn model(model: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Model { model: model.into(), message: message.into() }
+        Self::Model {
+            model: model.into(),
+            message: message.into(),
+        }
     }
 }
 

@@ -4,4 +4,7 @@
 
 pub mod chapters;
 pub mod error;
+pub mod inspect;
+pub mod model;
+pub mod sampling;
 pub mod text;

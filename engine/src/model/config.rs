@@ -1,0 +1,250 @@
+//! Our own reading of a Hugging Face `config.json`: what we can run becomes a [`Config`], all else
+//! is refused by name.
+//!
+//! candle deserialises the fields it wants and ignores the rest, so a model with, say, a YaRN
+//! scaling would run and be wrong. Here every field is either read, known to change nothing in a
+//! forward pass ([`super::fields`]), neutral in value, or refused. Both spellings are read: the old
+//! one (`rope_theta`, `rope_scaling`, `torch_dtype`) and that of transformers 5 (`rope_parameters`,
+//! `dtype`). What ends an answer is left to [`crate::text`], building candle's structs from a [`Config`] to [`super::forward`].
+
+use serde_json::Value;
+
+use super::{
+    fields::{self, Fields},
+    rope::{self, Llama3Rope},
+};
+use crate::error::EngineError;
+
+/// Which of candle's models runs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Llama and what shares its shape: SmolLM2, TinyLlama, Mistral.
+    Llama,
+    /// Qwen2 and Qwen2.5: biases on q, k and v.
+    Qwen2,
+    /// Qwen3: norms on q and k, a free head size.
+    Qwen3,
+}
+
+impl Family {
+    /// As in `ModelFacts::family`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+}
+
+/// All that a forward pass needs to know of a model's shape.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Which of candle's models runs it.
+    pub family: Family,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Width of the feed-forward block.
+    pub intermediate: usize,
+    /// Rows of the embedding; may be more than the tokenizer has.
+    pub vocab: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Size of one head.
+    pub head_dim: usize,
+    /// Epsilon of the RMS norms.
+    pub norm_eps: f64,
+    /// Base of the rotary embedding.
+    pub rope_theta: f64,
+    /// Llama 3's scaling of the rotary frequencies, if any.
+    pub rope_llama3: Option<Llama3Rope>,
+    /// Longest sequence, prompt and answer together, in tokens.
+    pub context: usize,
+    /// Whether the output head is the embedding.
+    pub tied: bool,
+    /// Qwen3 only: biases on q, k, v and o.
+    pub attention_bias: bool,
+}
+
+impl Config {
+    /// Reads the bytes of a `config.json`; `model` is the name that errors carry.
+    pub fn parse(bytes: &[u8], model: &str) -> Result<Self, EngineError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(|error| {
+            EngineError::model(model, format!("config.json is not JSON: {error}"))
+        })?;
+        let Some(map) = value.as_object() else {
+            return Err(EngineError::model(
+                model,
+                "config.json is not a JSON object",
+            ));
+        };
+        let fields = Fields::new(model, map);
+        let model_type = fields
+            .text("model_type")?
+            .ok_or_else(|| fields.missing("model_type"))?;
+        let (family, architecture) = match model_type {
+            "llama" => (Family::Llama, "LlamaForCausalLM"),
+            "mistral" => (Family::Llama, "MistralForCausalLM"),
+            "qwen2" => (Family::Qwen2, "Qwen2ForCausalLM"),
+            "qwen3" => (Family::Qwen3, "Qwen3ForCausalLM"),
+            _ => {
+                return Err(
+                    fields.unsupported("model_type", "llama, mistral, qwen2 and qwen3 can be run")
+                );
+            }
+        };
+        check_architecture(&fields, architecture)?;
+        let config = Self::shape(&fields, family)?;
+        config.check_shape(&fields)?;
+        refuse_what_changes_the_answer(&fields, &config)?;
+        fields::refuse_unknown(&fields)?;
+        Ok(config)
+    }
+
+    fn shape(fields: &Fields<'_>, family: Family) -> Result<Self, EngineError> {
+        let hidden = fields.size("hidden_size")?;
+        let heads = fields.size("num_attention_heads")?;
+        // Llama before grouped heads left these two out; Qwen's defaults are not derived, so they must be given.
+        let kv_heads = match fields.size_or_none("num_key_value_heads")? {
+            Some(given) => given,
+            None if family == Family::Llama => heads,
+            None => return Err(fields.missing("num_key_value_heads")),
+        };
+        let head_dim = match fields.size_or_none("head_dim")? {
+            Some(given) => given,
+            None if family == Family::Qwen3 => return Err(fields.missing("head_dim")),
+            None => hidden / heads,
+        };
+        let rope = rope::read(fields)?;
+        Ok(Self {
+            family,
+            hidden,
+            intermediate: fields.size("intermediate_size")?,
+            vocab: fields.size("vocab_size")?,
+            layers: fields.size("num_hidden_layers")?,
+            heads,
+            kv_heads,
+            head_dim,
+            norm_eps: fields
+                .float("rms_norm_eps")?
+                .ok_or_else(|| fields.missing("rms_norm_eps"))?,
+            rope_theta: rope.theta,
+            rope_llama3: rope.llama3,
+            context: fields.size("max_position_embeddings")?,
+            tied: fields.flag("tie_word_embeddings")?.unwrap_or(false),
+            attention_bias: fields.flag("attention_bias")?.unwrap_or(false),
+        })
+    }
+
+    /// What would divide by zero or reshape wrongly inside the library.
+    fn check_shape(&self, fields: &Fields<'_>) -> Result<(), EngineError> {
+        if self.heads > self.hidden
+            || (self.family != Family::Qwen3 && !self.hidden.is_multiple_of(self.heads))
+        {
+            return Err(fields.broken(format!(
+                "hidden_size {} is not a multiple of num_attention_heads {}",
+                self.hidden, self.heads
+            )));
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(fields.broken(format!(
+                "num_attention_heads {} is not a multiple of num_key_value_heads {}",
+                self.heads, self.kv_heads
+            )));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(fields.broken(format!(
+                "head_dim {} is odd: a rotary embedding turns pairs",
+                self.head_dim
+            )));
+        }
+        if !(self.norm_eps > 0.0 && self.norm_eps < 1.0) {
+            return Err(fields.broken(format!("rms_norm_eps is {}", self.norm_eps)));
+        }
+        Ok(())
+    }
+}
+
+fn check_architecture(fields: &Fields<'_>, expected: &str) -> Result<(), EngineError> {
+    let Some(value) = fields.get("architectures") else {
+        return Ok(());
+    };
+    let Some(list) = value.as_array() else {
+        return Err(fields.ill_typed("architectures", "a list of names"));
+    };
+    if list.iter().all(|name| name.as_str() == Some(expected)) {
+        return Ok(());
+    }
+    Err(fields.unsupported(
+        "architectures",
+        &format!("of this model_type, {expected} can be run"),
+    ))
+}
+
+/// Each field that the library would ignore and that is not neutral.
+fn refuse_what_changes_the_answer(fields: &Fields<'_>, config: &Config) -> Result<(), EngineError> {
+    if let Some(act) = fields.text("hidden_act")?
+        && act != "silu"
+    {
+        return Err(fields.unsupported("hidden_act", "only silu can be run"));
+    }
+    if config.family != Family::Qwen3 && config.head_dim * config.heads != config.hidden {
+        return Err(fields.unsupported(
+            "head_dim",
+            "it must be hidden_size / num_attention_heads in this family",
+        ));
+    }
+    if config.family == Family::Llama && config.attention_bias {
+        return Err(fields.unsupported("attention_bias", "biases can't be run in this family"));
+    }
+    if fields.flag("mlp_bias")? == Some(true) {
+        return Err(fields.unsupported("mlp_bias", "biases in the feed-forward block can't be run"));
+    }
+    if fields.get("quantization_config").is_some() {
+        return Err(fields.unsupported(
+            "quantization_config",
+            "use the unquantised weights, or a .gguf file",
+        ));
+    }
+    if config.rope_llama3.is_some() && config.family != Family::Llama {
+        return Err(fields.unsupported(
+            rope::field(fields),
+            "scaled rotary embeddings can't be run in this family",
+        ));
+    }
+    refuse_windows(fields, config)
+}
+
+/// A window at least as long as the context, or one that is switched off, changes nothing.
+fn refuse_windows(fields: &Fields<'_>, config: &Config) -> Result<(), EngineError> {
+    let layer_types = match fields.get("layer_types") {
+        None => &[][..],
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(fields.ill_typed("layer_types", "a list of names")),
+    };
+    if layer_types
+        .iter()
+        .any(|kind| kind.as_str() != Some("full_attention"))
+    {
+        return Err(fields.unsupported("layer_types", "only full_attention can be run"));
+    }
+    let window = fields.size_or_none("sliding_window")?;
+    // Qwen has a switch, and starts its windows at a layer; the others slide wherever a window is named.
+    let slides = match config.family {
+        Family::Llama => fields.flag("use_sliding_window")?.unwrap_or(true),
+        Family::Qwen2 | Family::Qwen3 => {
+            let first = fields.count_or_none("max_window_layers")?.unwrap_or(0);
+            fields.flag("use_sliding_window")?.unwrap_or(false) && first < config.layers
+        }
+    };
+    match window {
+        Some(window) if slides && window < config.context => {
+            Err(fields.unsupported("sliding_window", "attention within a window can't be run"))
+        }
+        _ => Ok(()),
+    }
+}

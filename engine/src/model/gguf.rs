@@ -1,0 +1,278 @@
+//! A Llama `.gguf` file: as stored, by candle's quantised model, or dequantised into a plain one.
+//!
+//! candle's reader of quantised models ignores what it does not want (biases, scaled rotary
+//! embeddings, experts in the new layout); here such files are refused by name. The tokenizer
+//! inside the file is left to [`crate::text`].
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use candle_core::{
+    DType, Device, Shape, Tensor,
+    quantized::gguf_file::{Content, Value},
+};
+use candle_nn::{Init, var_builder::SimpleBackend};
+use candle_transformers::models::quantized_llama;
+
+use super::{
+    config::Config,
+    forward::Forward,
+    gguf_metadata::Metadata,
+    tensors::{self, TensorSpec},
+};
+use crate::error::EngineError;
+
+/// The table of a scaled rotary embedding (Llama 3.1 and later).
+const ROPE_TABLE: &str = "rope_freqs.weight";
+
+/// An open file: its metadata and the place of its tensors.
+pub struct Gguf {
+    path: PathBuf,
+    model: String,
+    content: Content,
+    config: Config,
+}
+
+impl Gguf {
+    /// Reads the head of a file and checks that it is a model that can be run.
+    pub fn open(path: &Path, model: &str) -> Result<Self, EngineError> {
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        let broken = |what: String| EngineError::model(model, format!("{name}: {what}"));
+        let file = File::open(path).map_err(|error| broken(error.to_string()))?;
+        let content = Content::read(&mut BufReader::new(file)).map_err(|error| {
+            broken(format!(
+                "corrupt or truncated gguf file: {}",
+                first_line(&error)
+            ))
+        })?;
+        let config = Metadata {
+            model,
+            values: &content.metadata,
+        }
+        .config(&content)?;
+        let gguf = Self {
+            path: path.to_owned(),
+            model: model.to_owned(),
+            content,
+            config,
+        };
+        gguf.check_tensors()?;
+        Ok(gguf)
+    }
+
+    /// The model's shape; its context is what the file says.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// All metadata, for the tokenizer.
+    pub fn metadata(&self) -> &HashMap<String, Value> {
+        &self.content.metadata
+    }
+
+    /// The type that most weights are stored in: `q4_1`.
+    pub fn stored_type(&self) -> String {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for info in self.content.tensor_infos.values() {
+            *counts
+                .entry(format!("{:?}", info.ggml_dtype).to_lowercase())
+                .or_default() += info.shape.elem_count();
+        }
+        counts
+            .into_iter()
+            .max_by_key(|(name, count)| (*count, name.clone()))
+            .map(|(name, _)| name)
+            .unwrap_or_default()
+    }
+
+    /// The context of [`Gguf::as_stored`]: the tables of candle's quantised model end at 4096 positions.
+    pub fn context_as_stored(&self) -> usize {
+        self.config.context.min(quantized_llama::MAX_SEQ_LEN)
+    }
+
+    /// candle's quantised model over the weights as they are.
+    pub fn as_stored(self, device: &Device) -> Result<Forward, EngineError> {
+        let config = Config {
+            context: self.context_as_stored(),
+            ..self.config.clone()
+        };
+        let mut reader = self.reader()?;
+        let weights = quantized_llama::ModelWeights::from_gguf(self.content, &mut reader, device)
+            .map_err(|error| EngineError::model(&self.model, first_line(&error)))?;
+        Ok(Forward::quantized(weights, &config, device))
+    }
+
+    /// The weights as plain tensors under Hugging Face's names.
+    pub fn dequantised(self) -> Result<Dequantised, EngineError> {
+        let reader = Mutex::new(self.reader()?);
+        Ok(Dequantised {
+            content: self.content,
+            config: self.config,
+            reader,
+        })
+    }
+
+    fn reader(&self) -> Result<BufReader<File>, EngineError> {
+        let file = File::open(&self.path)
+            .map_err(|error| EngineError::model(&self.model, error.to_string()))?;
+        Ok(BufReader::new(file))
+    }
+
+    /// Exactly the tensors of this shape: candle would fall back on, or ignore, what differs.
+    fn check_tensors(&self) -> Result<(), EngineError> {
+        let expected = tensors::expected(&self.config);
+        let mut known = Vec::with_capacity(expected.len());
+        for TensorSpec { name, shape } in &expected {
+            let stored = stored_name(name);
+            let Some(info) = self.content.tensor_infos.get(&stored) else {
+                return Err(EngineError::model(
+                    &self.model,
+                    format!("tensor {stored} is missing from the file"),
+                ));
+            };
+            if info.shape.dims() != shape {
+                return Err(EngineError::model(
+                    &self.model,
+                    format!(
+                        "tensor {stored} has shape {:?}, and the metadata says {shape:?}",
+                        info.shape.dims()
+                    ),
+                ));
+            }
+            known.push(stored);
+        }
+        match self
+            .content
+            .tensor_infos
+            .keys()
+            .filter(|name| !known.contains(name))
+            .min()
+        {
+            None => Ok(()),
+            Some(name) => Err(EngineError::Unsupported {
+                what: format!("model {}: tensor {name}", self.model),
+                why: if name == ROPE_TABLE {
+                    "scaled rotary embeddings in a .gguf file can't be run; use the safetensors of this model".to_owned()
+                } else {
+                    "a llama model has no such tensor here, and without it answers might be wrong"
+                        .to_owned()
+                },
+            }),
+        }
+    }
+}
+
+/// Tensors of a file, dequantised one by one as they are asked for.
+pub struct Dequantised {
+    content: Content,
+    config: Config,
+    reader: Mutex<BufReader<File>>,
+}
+
+impl Dequantised {
+    fn load(&self, name: &str, device: &Device) -> candle_core::Result<Tensor> {
+        let mut reader = self
+            .reader
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let tensor = self
+            .content
+            .tensor(&mut *reader, &stored_name(name), device)?
+            .dequantize(device)?;
+        if name.ends_with("q_proj.weight") {
+            unpermute(&tensor, self.config.heads)
+        } else if name.ends_with("k_proj.weight") {
+            unpermute(&tensor, self.config.kv_heads)
+        } else {
+            Ok(tensor)
+        }
+    }
+}
+
+impl SimpleBackend for Dequantised {
+    fn get(
+        &self,
+        shape: Shape,
+        name: &str,
+        _: Init,
+        dtype: DType,
+        device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        let tensor = self.get_unchecked(name, dtype, device)?;
+        if *tensor.shape() == shape {
+            Ok(tensor)
+        } else {
+            candle_core::bail!("{name} is {tensor}, not {shape:?}")
+        }
+    }
+
+    fn get_unchecked(
+        &self,
+        name: &str,
+        dtype: DType,
+        device: &Device,
+    ) -> candle_core::Result<Tensor> {
+        self.load(name, device)?.to_dtype(dtype)
+    }
+
+    fn contains_tensor(&self, name: &str) -> bool {
+        self.content.tensor_infos.contains_key(&stored_name(name))
+    }
+}
+
+/// llama.cpp stores the rows of q and k so that a rotary pair lies side by side; Hugging Face's
+/// order has the halves of a head apart. `[heads, half, 2, in]` -> `[heads, 2, half, in]`.
+fn unpermute(weight: &Tensor, heads: usize) -> candle_core::Result<Tensor> {
+    let (rows, columns) = weight.dims2()?;
+    weight
+        .reshape((heads, rows / heads / 2, 2, columns))?
+        .transpose(1, 2)?
+        .contiguous()?
+        .reshape((rows, columns))
+}
+
+/// llama.cpp's name of a tensor, from Hugging Face's.
+fn stored_name(name: &str) -> String {
+    match name {
+        tensors::EMBEDDING => return "token_embd.weight".to_owned(),
+        tensors::FINAL_NORM => return "output_norm.weight".to_owned(),
+        tensors::HEAD => return "output.weight".to_owned(),
+        _ => {}
+    }
+    let Some((layer, part)) = name
+        .strip_prefix("model.layers.")
+        .and_then(|rest| rest.split_once('.'))
+    else {
+        return name.to_owned();
+    };
+    let part = match part {
+        "input_layernorm.weight" => "attn_norm.weight",
+        "self_attn.q_proj.weight" => "attn_q.weight",
+        "self_attn.k_proj.weight" => "attn_k.weight",
+        "self_attn.v_proj.weight" => "attn_v.weight",
+        "self_attn.o_proj.weight" => "attn_output.weight",
+        "post_attention_layernorm.weight" => "ffn_norm.weight",
+        "mlp.gate_proj.weight" => "ffn_gate.weight",
+        "mlp.up_proj.weight" => "ffn_up.weight",
+        "mlp.down_proj.weight" => "ffn_down.weight",
+        other => other,
+    };
+    format!("blk.{layer}.{part}")
+}
+
+fn first_line(error: &candle_core::Error) -> String {
+    error
+        .to_string()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
