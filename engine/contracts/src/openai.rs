@@ -10,53 +10,27 @@ use serde_json::Value;
 
 use crate::generate::{FinishReason, RequestMetrics};
 
-/// `POST /v1/chat/completions`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ChatRequest {
-    /// The served name or `default`.
-    #[serde(default)]
-    pub model: Option<String>,
-    /// The conversation.
-    pub messages: Vec<ChatMessage>,
-    /// Fields shared with `/v1/completions`.
-    #[serde(flatten)]
-    pub common: CommonRequest,
-    /// Newer name of `max_tokens`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max_completion_tokens: Option<i64>,
-}
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ChatMessage {
-    /// `system`, `user`, `assistant`.
-    pub role: String,
-    /// A string, or a list of `{"type":"text","text":…}` parts.
-    #[serde(default)]
-    pub content: Value,
-}
-
-/// `POST /v1/completions`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct CompletionRequest {
-    /// The served name or `default`.
-    #[serde(default)]
-    pub model: Option<String>,
-    /// A string, or a list of token ids.
-    pub prompt: Value,
-    /// Fields shared with `/v1/chat/completions`.
-    #[serde(flatten)]
-    pub common: CommonRequest,
-}
-
-/// Fields that both endpoints know.
+/// Body of `POST /v1/chat/completions` (with `messages`) and of `POST /v1/completions` (with
+/// `prompt`). One flat struct for both, so that an error can name the field it lies in.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct CommonRequest {
+pub struct GenerationRequest {
+    /// The served name or `default`; none is the served one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Chat: the conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<ChatMessage>>,
+    /// Completions: a string, or a list of token ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Value>,
     /// Ceiling of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<i64>,
-    /// See [`SamplingParams`](crate::generate::SamplingParams).
+    /// Chat: newer name of `max_tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_completion_tokens: Option<i64>,
+    /// See [`SamplingParams`](crate::generate::SamplingParams); none is 0 (greedy), not OpenAI's 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// Likewise.
@@ -71,13 +45,13 @@ pub struct CommonRequest {
     /// An extension that most servers share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repetition_penalty: Option<f64>,
-    /// Likewise.
+    /// See [`SamplingParams`](crate::generate::SamplingParams).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
     /// Likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    /// Token id (as a string) to bias.
+    /// Bias by token id (as a string).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logit_bias: Option<BTreeMap<String, f64>>,
     /// A string or a list of strings.
@@ -86,12 +60,27 @@ pub struct CommonRequest {
     /// A boolean (chat) or a number (completions).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
-    /// With `logprobs` of chat.
+    /// Chat: with `logprobs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_logprobs: Option<i64>,
     /// Answers per prompt; we give one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub n: Option<i64>,
+    /// Completions: refused unless it is 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_of: Option<i64>,
+    /// Completions: refused unless it is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub echo: Option<bool>,
+    /// Completions: refused unless it is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suffix: Option<String>,
+    /// Chat: refused unless it is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Value>>,
+    /// Chat: refused unless it is `{"type":"text"}`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_format: Option<Value>,
     /// Seed of the draws.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
@@ -107,6 +96,16 @@ pub struct CommonRequest {
     /// An extension that vLLM has too: give `prompt_token_ids` and `token_ids`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_token_ids: Option<bool>,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    /// `system`, `user`, `assistant`.
+    pub role: String,
+    /// A string, or a list of `{"type":"text","text":…}` parts.
+    #[serde(default)]
+    pub content: Value,
 }
 
 /// `stream_options`.

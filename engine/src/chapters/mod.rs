@@ -7,6 +7,7 @@
 
 mod ch01_baseline;
 mod ch02_token_loop;
+mod fake;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -151,6 +152,15 @@ pub const TABLE: &[Chapter] = &[
         same_tokens: true,
         hidden: false,
         build: ch02_token_loop::build,
+    },
+    Chapter {
+        id: "fake",
+        title: "fake",
+        adds: "known tokens on a known clock, for tests",
+        streams: true,
+        same_tokens: false,
+        hidden: true,
+        build: fake::build,
     },
 ];
 

@@ -1,0 +1,170 @@
+//! The offline worker: `generate` called in-process, one request after another, each reported on a
+//! line of its own between requests, never within one.
+//!
+//! Request `i` of a phase takes prompt `i mod n` and the seed `seed + i`: what the online client
+//! sends to a server for the same spec, so both make the same tokens.
+
+use std::{
+    io::{self, Write},
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
+};
+
+use contracts::{
+    generate::{GenerateResult, SamplingParams},
+    host::BuildFacts,
+    openai::ChatMessage,
+    run::{Endpoint, PromptSource},
+    worker::{OfflineJob, WorkerLine},
+};
+use serde_json::Value;
+
+use crate::{
+    chapters::{self, Engine, Setup},
+    error::EngineError,
+    model::ModelRequest,
+    text::Input,
+    worker::panic_text,
+};
+
+/// Why a worker ended before its job was done.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// The job cannot be run: chapter, model, prompts.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A request failed, and the job says not to go on after that. It has been reported.
+    #[error("request {index} failed: {message}")]
+    Request {
+        /// Its index within its phase.
+        index: u32,
+        /// Why.
+        message: String,
+    },
+    /// Who reads the report has gone: nothing measured from here on would be seen.
+    #[error("cannot write the report: {0}")]
+    Report(#[from] io::Error),
+}
+
+/// How one `generate` ended.
+enum Outcome {
+    Made(GenerateResult),
+    Refused(String),
+    /// The engine's state can't be trusted after this, whatever the job says about going on.
+    Panicked(String),
+}
+
+/// Loads, warms up, measures; one line each to `report`.
+///
+/// # Errors
+/// See [`OfflineError`].
+pub fn run(
+    job: OfflineJob,
+    build: BuildFacts,
+    report: &mut impl Write,
+) -> Result<(), OfflineError> {
+    let chapter = chapters::find(&job.chapter)?;
+    let model = ModelRequest {
+        name: job.model,
+        dtype: job.dtype,
+        device: job.device,
+        threads: job.threads,
+    };
+    let mut engine = (chapter.build)(Setup {
+        model,
+        options: job.options,
+    })?;
+    let inputs = inputs(&job.prompts, job.endpoint, engine.facts().chat_template)?;
+    write_line(
+        report,
+        &WorkerLine::Loaded {
+            build,
+            model: engine.facts().clone(),
+        },
+    )?;
+    let origin = Instant::now();
+    for (warmup, count) in [(true, job.warmup), (false, job.n_runs)] {
+        for (index, input) in (0..count).zip(inputs.iter().cycle()) {
+            let params = SamplingParams {
+                seed: job.sampling.seed.wrapping_add(index.into()),
+                ..job.sampling.clone()
+            };
+            let start_ns = since(origin);
+            let outcome = attempt(&mut *engine, input, &params);
+            let done_ns = since(origin);
+            let (result, goes_on) = match outcome {
+                Outcome::Made(result) => (Ok(result), true),
+                Outcome::Refused(message) => (Err(message), job.continue_on_error),
+                Outcome::Panicked(message) => (Err(message), false),
+            };
+            let failed = result.as_ref().err().cloned();
+            write_line(
+                report,
+                &WorkerLine::Request {
+                    index,
+                    warmup,
+                    start_ns,
+                    done_ns,
+                    result,
+                },
+            )?;
+            if let Some(message) = failed.filter(|_| !goes_on) {
+                return Err(OfflineError::Request { index, message });
+            }
+        }
+    }
+    Ok(write_line(report, &WorkerLine::Done)?)
+}
+
+fn attempt(engine: &mut dyn Engine, input: &Input, params: &SamplingParams) -> Outcome {
+    match catch_unwind(AssertUnwindSafe(|| engine.generate(input, params))) {
+        Ok(Ok(result)) => Outcome::Made(result),
+        Ok(Err(error)) => Outcome::Refused(error.to_string()),
+        Err(panic) => Outcome::Panicked(format!("the engine panicked: {}", panic_text(&*panic))),
+    }
+}
+
+/// The prompts as the server would see them: one user message each, or plain text.
+fn inputs(
+    prompts: &PromptSource,
+    endpoint: Endpoint,
+    has_template: bool,
+) -> Result<Vec<Input>, EngineError> {
+    let PromptSource::Texts { texts } = prompts;
+    if texts.is_empty() {
+        return Err(EngineError::bad_input(
+            "prompts",
+            "there must be at least one",
+        ));
+    }
+    let chat = match endpoint {
+        Endpoint::Auto => has_template,
+        Endpoint::Completions => false,
+        Endpoint::Chat if has_template => true,
+        Endpoint::Chat => {
+            return Err(EngineError::bad_input(
+                "endpoint",
+                "this model has no chat template; use completions",
+            ));
+        }
+    };
+    let input = |text: &String| match chat {
+        true => Input::Chat(vec![ChatMessage {
+            role: "user".to_owned(),
+            content: Value::String(text.clone()),
+        }]),
+        false => Input::Text(text.clone()),
+    };
+    Ok(texts.iter().map(input).collect())
+}
+
+fn since(origin: Instant) -> u64 {
+    u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Each line leaves at once: what was measured survives whatever happens next.
+fn write_line(report: &mut impl Write, line: &WorkerLine) -> io::Result<()> {
+    serde_json::to_writer(&mut *report, line)?;
+    report.write_all(b"\n")?;
+    report.flush()
+}

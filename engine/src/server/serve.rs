@@ -1,0 +1,76 @@
+//! A server's life on its socket: listening before the model is there, until told to stop or until
+//! the engine fails.
+
+use std::{future::Future, net::TcpListener, time::Duration};
+
+use axum::serve::ListenerExt;
+use tokio::sync::{oneshot, watch};
+
+use super::{Identity, app};
+use crate::worker::{Phase, Worker};
+
+/// How long answers in flight may go on after the order to stop. Short: who stops a measured server
+/// has what it wanted or has given up, and the agent's own grace must be longer.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
+
+/// Why a server ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The engine could not load, or it died; one line.
+    #[error("{0}")]
+    Engine(String),
+    /// The socket cannot be served.
+    #[error("cannot serve the listening socket: {0}")]
+    Socket(#[from] std::io::Error),
+}
+
+/// Serves until `shutdown` resolves (then `Ok`) or the engine fails.
+///
+/// # Errors
+/// See [`ServeError`].
+pub async fn serve(
+    listener: TcpListener,
+    worker: Worker,
+    identity: Identity,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(|connection| {
+        // A token must not wait for the ACK of the one before it.
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!("TCP_NODELAY: {error}");
+        }
+    });
+    let failed = failure(worker.phase());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = axum::serve(listener, app(worker, identity)).with_graceful_shutdown(async {
+        let _ = stopped.await;
+    });
+    let mut server = tokio::spawn(server.into_future());
+    let outcome = tokio::select! {
+        why = failed => Err(ServeError::Engine(why)),
+        () = shutdown => Ok(()),
+        ended = &mut server => return match ended {
+            Ok(result) => Ok(result?),
+            Err(error) => Err(ServeError::Engine(format!("the server's task ended: {error}"))),
+        },
+    };
+    drop(stop);
+    if tokio::time::timeout(SHUTDOWN_GRACE, server).await.is_err() {
+        tracing::info!("answers in flight were dropped");
+    }
+    outcome
+}
+
+/// Resolves when the engine has failed, and never otherwise.
+async fn failure(mut phase: watch::Receiver<Phase>) -> String {
+    match phase
+        .wait_for(|phase| matches!(phase, Phase::Failed(_)))
+        .await
+        .as_deref()
+    {
+        Ok(Phase::Failed(why)) => why.to_string(),
+        // The thread ended in order, which it does only when nobody can ask it any more.
+        _ => std::future::pending().await,
+    }
+}

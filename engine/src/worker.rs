@@ -1,0 +1,310 @@
+//! The one thread that owns an engine, and the handle by which others ask it.
+//!
+//! A request goes in through a bounded channel and brings the sender that its tokens go to, so a
+//! token makes one hop: engine thread to the task that writes it. Who drops the receiving end
+//! cancels the request. What a request means (HTTP, JSON) is left to the server.
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use contracts::{
+    generate::{GenerateResult, SamplingParams},
+    run::ModelFacts,
+};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    chapters::{Engine, RequestId, StepEvent},
+    error::EngineError,
+    text::Input,
+};
+
+/// Requests that an engine holds at most, the one in work included; more are refused at once.
+/// A bench beyond this measures the queue, and each waiting request holds its prompt in memory.
+pub const QUEUE_MAX: usize = 256;
+
+/// What is asked of an engine.
+#[derive(Debug)]
+pub struct Ask {
+    /// What to continue.
+    pub input: Input,
+    /// How; `max_tokens` counts only if `ceiling` is [`Ceiling::Given`].
+    pub params: SamplingParams,
+    /// Where the ceiling comes from.
+    pub ceiling: Ceiling,
+}
+
+/// Where a request's ceiling comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ceiling {
+    /// `params.max_tokens`.
+    Given,
+    /// All that the prompt leaves of the model's context.
+    RestOfContext,
+}
+
+/// What comes back for one request: `Accepted` or `Ended` first, `Ended` last.
+#[derive(Debug)]
+pub enum Event {
+    /// Checked and queued: from here on only a fault of the engine's can make it fail.
+    Accepted,
+    /// One more piece of text, not empty.
+    Text(String),
+    /// Nothing more comes.
+    Ended(Result<Box<GenerateResult>, EngineError>),
+}
+
+/// Where an engine's thread stands.
+#[derive(Debug, Clone)]
+pub enum Phase {
+    /// The model is not there yet.
+    Loading,
+    /// It takes requests.
+    Ready(Arc<ModelFacts>),
+    /// It could not load, or it died: one line that says why. Nothing leads out of here.
+    Failed(Arc<str>),
+}
+
+/// Why a request was not even handed over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Not ready yet.
+    #[error("the model is still loading; try again when /health answers 200")]
+    Loading,
+    /// It holds as many requests as it may.
+    #[error("the engine holds {0} requests, which is its limit; try again later")]
+    QueueFull(usize),
+    /// The engine's thread has ended.
+    #[error("the engine has failed: {0}")]
+    Failed(String),
+}
+
+/// Handle to an engine's thread; clones share it.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    jobs: mpsc::Sender<Job>,
+    phase: watch::Receiver<Phase>,
+    held: Arc<AtomicUsize>,
+    queue_max: usize,
+}
+
+/// The receiving end of one request; dropping it cancels the request.
+#[derive(Debug)]
+pub struct Answer {
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+#[derive(Debug)]
+struct Job {
+    ask: Ask,
+    reply: Reply,
+}
+
+/// The engine's end of one request. It holds a place in the queue for as long as it lives.
+#[derive(Debug)]
+struct Reply {
+    /// Unbounded, so that a slow reader never holds up the engine; the ceiling limits what it can hold.
+    events: mpsc::UnboundedSender<Event>,
+    held: Arc<AtomicUsize>,
+}
+
+impl Reply {
+    /// Gives the place in the queue back before the client can know: its next request finds it free.
+    fn end(self, result: Result<GenerateResult, EngineError>) {
+        let events = self.events.clone();
+        drop(self);
+        let _ = events.send(Event::Ended(result.map(Box::new)));
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Worker {
+    /// Starts the thread, which builds the engine (so that the model is made where it is used) and
+    /// then serves requests until the last handle is gone. At most `queue_max` requests are held.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start<B>(build: B, queue_max: usize) -> std::io::Result<Self>
+    where
+        B: FnOnce() -> Result<Box<dyn Engine>, EngineError> + Send + 'static,
+    {
+        let (jobs, inbox) = mpsc::channel(queue_max.max(1));
+        let (publish, phase) = watch::channel(Phase::Loading);
+        thread::Builder::new()
+            .name("engine".to_owned())
+            .spawn(move || {
+                let outcome = catch_unwind(AssertUnwindSafe(|| {
+                    let engine = build()?;
+                    publish.send_replace(Phase::Ready(Arc::new(engine.facts().clone())));
+                    serve(engine, inbox);
+                    Ok(())
+                }));
+                let failure = match outcome {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => EngineError::to_string(&error),
+                    Err(panic) => format!("the engine's thread panicked: {}", panic_text(&*panic)),
+                };
+                publish.send_replace(Phase::Failed(failure.into()));
+            })?;
+        Ok(Self {
+            jobs,
+            phase,
+            held: Arc::default(),
+            queue_max,
+        })
+    }
+
+    /// Hands a request over without waiting.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn submit(&self, ask: Ask) -> Result<Answer, Refused> {
+        match &*self.phase.borrow() {
+            Phase::Loading => return Err(Refused::Loading),
+            Phase::Failed(why) => return Err(Refused::Failed(why.to_string())),
+            Phase::Ready(_) => {}
+        }
+        let full = || Refused::QueueFull(self.queue_max);
+        let room = |held: usize| (held < self.queue_max).then_some(held + 1);
+        self.held
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
+            .map_err(|_| full())?;
+        let (sender, events) = mpsc::unbounded_channel();
+        let reply = Reply {
+            events: sender,
+            held: Arc::clone(&self.held),
+        };
+        self.jobs
+            .try_send(Job { ask, reply })
+            .map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => full(),
+                mpsc::error::TrySendError::Closed(_) => {
+                    Refused::Failed("its thread has ended".to_owned())
+                }
+            })?;
+        Ok(Answer { events })
+    }
+
+    /// Where the thread stands, and a way to wait for what comes next.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.clone()
+    }
+
+    /// Requests held: waiting or in work.
+    pub fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Requests that the engine's thread has not taken over yet.
+    pub fn waiting(&self) -> usize {
+        self.jobs.max_capacity() - self.jobs.capacity()
+    }
+}
+
+impl Answer {
+    /// The next event. An engine that died counts as an `Ended` with an internal error.
+    pub async fn next(&mut self) -> Event {
+        self.events.recv().await.unwrap_or_else(|| {
+            Event::Ended(Err(EngineError::Internal(
+                "the engine ended before the answer did".to_owned(),
+            )))
+        })
+    }
+}
+
+/// The thread's loop: take what came, do one step, hand out what it brought.
+fn serve(mut engine: Box<dyn Engine>, mut inbox: mpsc::Receiver<Job>) {
+    let mut live: HashMap<RequestId, Reply> = HashMap::new();
+    let mut next_id: RequestId = 0;
+    loop {
+        if engine.is_idle() {
+            // Nothing to do: sleep until a request comes, or until nobody can send one.
+            let Some(job) = inbox.blocking_recv() else {
+                return;
+            };
+            take(&mut *engine, &mut live, &mut next_id, job);
+        }
+        while let Ok(job) = inbox.try_recv() {
+            take(&mut *engine, &mut live, &mut next_id, job);
+        }
+        live.retain(|id, reply| {
+            let wanted = !reply.events.is_closed();
+            if !wanted {
+                engine.cancel(*id);
+            }
+            wanted
+        });
+        for event in engine.step() {
+            deliver(&mut live, event);
+        }
+    }
+}
+
+fn take(
+    engine: &mut dyn Engine,
+    live: &mut HashMap<RequestId, Reply>,
+    next_id: &mut RequestId,
+    job: Job,
+) {
+    let Job { ask, reply } = job;
+    if reply.events.is_closed() {
+        return;
+    }
+    let id = *next_id;
+    *next_id += 1;
+    // A send fails only if the client went away; the loop notices that by itself.
+    match admit(engine, id, ask) {
+        Ok(()) => {
+            let _ = reply.events.send(Event::Accepted);
+            live.insert(id, reply);
+        }
+        Err(error) => reply.end(Err(error)),
+    }
+}
+
+fn admit(engine: &mut dyn Engine, id: RequestId, mut ask: Ask) -> Result<(), EngineError> {
+    if ask.ceiling == Ceiling::RestOfContext {
+        let ids = engine.text().encode(&ask.input)?;
+        let context = engine.facts().context_tokens;
+        let used = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        // At least 1: a prompt that fills the context is refused by the engine, with both lengths.
+        ask.params.max_tokens = context.saturating_sub(used).max(1);
+        ask.input = Input::Ids(ids);
+    }
+    engine.submit(id, &ask.input, &ask.params)
+}
+
+fn deliver(live: &mut HashMap<RequestId, Reply>, event: StepEvent) {
+    match event {
+        StepEvent::Token { id, text } => {
+            if let Some(reply) = live.get(&id).filter(|_| !text.is_empty()) {
+                let _ = reply.events.send(Event::Text(text));
+            }
+        }
+        StepEvent::Finished { id, result } => {
+            if let Some(reply) = live.remove(&id) {
+                reply.end(result);
+            }
+        }
+    }
+}
+
+/// What a panic said, as far as it was text.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}

@@ -1,0 +1,135 @@
+//! A server's life: loading, a full queue, clients that go away, an engine that dies.
+
+use std::{
+    io::Read,
+    thread,
+    time::{Duration, Instant},
+};
+
+use contracts::worker::Health;
+use engine::server::serve::ServeError;
+use serde_json::{Value, json};
+
+use crate::{CHAT, COMPLETIONS, Server, http, wait_until};
+
+fn ask(stream: bool) -> Value {
+    json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5, "stream": stream})
+}
+
+fn health(server: &Server) -> (u16, Health) {
+    let reply = http::get(server.address, "/health");
+    (reply.status, serde_json::from_str(&reply.body).unwrap())
+}
+
+#[test]
+fn it_answers_while_it_loads() {
+    let server = Server::start("fake", &[("load_ms", "300")], 4);
+    let (status, loading) = health(&server);
+    assert_eq!((status, loading.status.as_str()), (503, "loading"));
+    assert_eq!(loading.instance.as_deref(), Some("instance-1"));
+    assert_eq!(loading.model, None);
+    for reply in [
+        server.post(CHAT, &ask(false)),
+        server.post(COMPLETIONS, &json!({"prompt": "Hello"})),
+        http::get(server.address, "/v1/models"),
+    ] {
+        assert_eq!(reply.status, 503, "{}", reply.body);
+        assert_eq!(reply.json()["error"]["code"], "model_loading");
+    }
+    server.wait_ready();
+    let (status, ready) = health(&server);
+    assert_eq!((status, ready.status.as_str(), ready.chapter.as_str()), (200, "ok", "fake"));
+    assert_eq!(ready.build, engine::cli::build_facts());
+    assert_eq!(ready.model.unwrap().context_tokens, 4096);
+    assert_eq!(server.post(CHAT, &ask(false)).status, 200);
+}
+
+#[test]
+fn a_model_that_cannot_load_ends_the_server() {
+    let server = Server::start("fake", &[("no_such_option", "1")], 4);
+    let Err(ServeError::Engine(why)) = server.ended() else { panic!("it served") };
+    assert!(why.contains("no_such_option"), "{why}");
+}
+
+#[test]
+fn a_full_queue_refuses_and_an_empty_one_does_not() {
+    let server = Server::start("fake", &[("stall_at", "0")], 2);
+    server.wait_ready();
+    let stalled = http::send(server.address, "POST", CHAT, &ask(false).to_string());
+    wait_until("one is held", || server.metrics().contains("requests_in_flight 1"));
+    let second = http::send(server.address, "POST", CHAT, &ask(false).to_string());
+    wait_until("two are held", || server.metrics().contains("requests_in_flight 2"));
+
+    let reply = server.post(CHAT, &ask(true));
+    assert_eq!(reply.status, 429);
+    assert_eq!(reply.json()["error"]["code"], "queue_full");
+
+    drop(stalled);
+    assert_eq!(http::read(second).status, 200, "its turn has come");
+    assert_eq!(server.post(CHAT, &ask(false)).status, 200);
+}
+
+#[test]
+fn a_client_that_goes_away_frees_its_slot() {
+    for stream in [false, true] {
+        let server = Server::start("fake", &[("stall_at", "0"), ("trouble_after", "1")], 1);
+        server.wait_ready();
+        let mut client = http::send(server.address, "POST", CHAT, &ask(stream).to_string());
+        if stream {
+            let mut some = [0; 16];
+            client.read_exact(&mut some).unwrap();
+        }
+        wait_until("it is held", || server.metrics().contains("requests_in_flight 1"));
+        assert_eq!(server.post(CHAT, &ask(stream)).status, 429);
+        drop(client);
+        wait_until("its slot is free", || server.metrics().contains("requests_in_flight 0"));
+        assert_eq!(server.post(CHAT, &ask(stream)).status, 200);
+        assert!(server.metrics().contains("status=\"client_gone\"} 1"));
+    }
+}
+
+#[test]
+fn an_engine_that_panics_fails_all_requests_and_ends_the_server() {
+    let server = Server::fake(&[("panic_at", "1"), ("ttft_ms", "100")]);
+    let address = server.address;
+    let waiting = http::send(address, "POST", CHAT, &ask(false).to_string());
+    wait_until("the first is held", || server.metrics().contains("requests_in_flight 1"));
+    let panics = http::send(address, "POST", CHAT, &ask(false).to_string());
+    let behind = http::send(address, "POST", CHAT, &ask(false).to_string());
+    assert_eq!(http::read(waiting).status, 200);
+    for doomed in [panics, behind] {
+        let reply = http::read(doomed);
+        assert_eq!(reply.status, 500, "{}", reply.body);
+        assert_eq!(reply.json()["error"]["type"], "server_error");
+    }
+    let Err(ServeError::Engine(why)) = server.ended() else { panic!("it served on") };
+    assert!(why.contains("asked to panic"), "{why}");
+}
+
+#[test]
+fn an_order_to_stop_does_not_wait_for_a_stream_that_never_ends() {
+    let mut server = Server::fake(&[("stall_at", "0"), ("trouble_after", "1")]);
+    let client = http::send(server.address, "POST", CHAT, &ask(true).to_string());
+    wait_until("it is held", || server.metrics().contains("requests_in_flight 1"));
+    let start = Instant::now();
+    drop(server.stop.take());
+    assert!(server.ended().is_ok());
+    assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
+    drop(client);
+}
+
+#[test]
+fn requests_in_company_get_their_own_answers() {
+    let server = Server::dummy("2");
+    let text = |address, prompt: &str| {
+        let body = json!({"prompt": prompt, "max_tokens": 8}).to_string();
+        http::post(address, COMPLETIONS, &body).json()["choices"][0]["text"].clone()
+    };
+    let prompts = ["one", "two three", "four five six", "seven"];
+    let alone = prompts.map(|prompt| text(server.address, prompt));
+    let together = prompts.map(|prompt| {
+        let address = server.address;
+        thread::spawn(move || text(address, prompt))
+    });
+    assert_eq!(together.map(|thread| thread.join().unwrap()), alone);
+}
