@@ -72,6 +72,11 @@ impl Agent {
     }
 }
 
+/// The chapters of this build, as `/v1/host` gives them.
+pub fn chapters() -> Vec<contracts::host::ChapterFacts> {
+    api::host::chapters()
+}
+
 /// What `EXE engine …` does, given what follows the word `engine`: the keeper, else an engine.
 pub fn engine_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args.peekable();
