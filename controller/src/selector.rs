@@ -242,12 +242,15 @@ fn is_mark(c: char) -> bool {
     matches!(c, ':' | '@' | '%' | '#')
 }
 
+/// A head's prefix, and what makes it of the name that follows.
+type HeadKind = (&'static str, fn(String) -> Head);
+
 /// The head, and the suffixes still in one piece.
 fn read_head(word: &str) -> Result<(Head, &str), SelectorError> {
     let unknown = || SelectorError::UnknownHead {
         word: word.to_owned(),
     };
-    let kinds: [(&str, fn(String) -> Head); 4] = [
+    let kinds: [HeadKind; 4] = [
         ("engine:", Head::Engine),
         ("label:", Head::Label),
         ("run:", Head::Run),

@@ -86,7 +86,12 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
             "definition",
             provenance.map(|p| p.definition.clone()),
         ),
-        fact(Part::Measuring, "timing source", timing),
+        fact(
+            Part::Measuring,
+            "timing source",
+            // A run that measured no TTFT has no source, and that is known.
+            Some(timing.unwrap_or_else(|| "none".to_owned())),
+        ),
         fact(Part::Measuring, "token source", tokens),
         fact(
             Part::Measuring,

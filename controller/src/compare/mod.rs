@@ -194,6 +194,11 @@ fn compare_pair(
         reasons.push(Reason::outputs_differ(&outputs, base_run, candidate_run));
     }
 
+    let mut notes = pair.notes.clone();
+    for (name, runs) in [("base", &base), ("candidate", &candidate)] {
+        notes.extend(runs.iter().flat_map(|run| doubts(name, run.run)));
+    }
+
     let kind = kind(base_run, candidate_run);
     let comparable = reasons.is_empty();
     let layer = comparable && kind == CellKind::NetworkLayer;
@@ -211,8 +216,16 @@ fn compare_pair(
         outputs,
         word: word(&reasons, base.len(), candidate.len()),
         reasons,
-        notes: pair.notes.clone(),
+        notes,
     }
+}
+
+/// A run's warnings go wherever its figures go.
+fn doubts(side: &str, run: &RunRecord) -> Vec<String> {
+    let warnings = run.status.warnings.iter();
+    warnings
+        .map(|warning| format!("the {side}'s run {}: {}", run.run_id, warning.message))
+        .collect()
 }
 
 fn load<'a>(group: &'a Group, samples: &'a BTreeMap<String, Vec<Sample>>) -> Vec<Measured<'a>> {

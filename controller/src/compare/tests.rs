@@ -122,3 +122,19 @@ fn samples_that_are_missing_are_no_figures() {
     assert_eq!(cell.reasons[0].code, ReasonCode::NothingMeasured);
     assert_eq!(cell.candidate.requests, 0);
 }
+
+#[test]
+fn warnings_of_the_runs_are_shown() {
+    let mut warned = run("2", "ch02", Mode::Offline, &[100.0; 6]);
+    warned.run.status.warnings.push(contracts::run::Warning {
+        code: "foreign_cpu".to_owned(),
+        message: "others used 6.2 % of the CPU".to_owned(),
+    });
+    let runs = [run("1", "ch01", Mode::Offline, &[100.0; 6]), warned];
+    let comparison = compared("ch01", "ch02", &runs);
+    assert!(comparison.comparable());
+    assert_eq!(
+        comparison.cells[0].notes,
+        ["the candidate's run 2: others used 6.2 % of the CPU"]
+    );
+}

@@ -12,7 +12,7 @@ use crate::show::words::snake;
 type Column = (&'static str, fn(&RunRecord, &Sample) -> String);
 
 /// All columns in their order. Times are ns since the run's clock origin, or ms.
-const COLUMNS: [Column; 43] = [
+const COLUMNS: &[Column] = &[
     ("run_id", |r, _| r.run_id.clone()),
     ("session_id", |r, _| r.session_id.clone()),
     ("arm", |r, _| r.arm_letter.clone()),

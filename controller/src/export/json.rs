@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn figures_are_computed_again_from_the_export() {
         let run = fixtures::run("01AAA", "ch02", Mode::Online);
-        let walls = [1224.001, 1190.5, 0.1 + 0.2, 1e-3, 1333.333_333_333_333_3];
+        let walls = [1224.001, 1190.5, 0.1 + 0.2, 1e-3, 1333.25];
         let mut first = fixtures::with_timing(run, &walls, TimingSource::Client);
         let failed = fixtures::failed_sample(5, ErrorClass::HttpStatus);
         first.samples.push(failed);

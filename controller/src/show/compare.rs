@@ -174,11 +174,23 @@ fn figure(figure: &Figure, unit: Unit) -> String {
     }
 }
 
+/// One decimal more than the figures have: small differences of large figures are what is looked for.
 fn difference(difference: f64, unit: Unit) -> String {
     match unit {
-        Unit::Ms => format!("{difference:+.3}ms"),
-        Unit::ReqPerS => format!("{difference:+.2}"),
-        Unit::TokPerS | Unit::Tokens => format!("{difference:+.1}"),
+        Unit::ReqPerS => signed(difference, 3),
+        Unit::TokPerS | Unit::Tokens => signed(difference, 2),
+        Unit::Ms => format!("{}ms", signed(difference, 3)),
+    }
+}
+
+/// With its sign, and without one where it rounds to 0.
+fn signed(value: f64, decimals: usize) -> String {
+    let plain = format!("{:.decimals$}", value.abs());
+    let zero = plain.bytes().all(|b| matches!(b, b'0' | b'.'));
+    match (zero, value < 0.0) {
+        (true, _) => plain,
+        (false, true) => format!("−{plain}"),
+        (false, false) => format!("+{plain}"),
     }
 }
 
@@ -205,7 +217,7 @@ fn foot(cell: &Cell) -> Vec<String> {
         lines.extend(row.note.iter().map(|note| format!("{}: {note}", row.label)));
     }
     if let Some(overhead) = &cell.overhead {
-        let ms = |ms: Option<f64>| ms.map_or("n/a".to_owned(), |ms| format!("{ms:+.3}ms"));
+        let ms = |ms: Option<f64>| ms.map_or("n/a".to_owned(), |ms| difference(ms, Unit::Ms));
         lines.push(format!(
             "online − offline, each request: {} (medians), {} (means)",
             ms(overhead.median_ms),

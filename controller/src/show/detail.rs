@@ -139,7 +139,7 @@ pub fn lifecycle(run: &RunRecord) -> Rows {
     if life.swept > 0 {
         rows.push(row(
             "swept",
-            words::count(u64::from(life.swept), "stray process"),
+            words::count(u64::from(life.swept), "descendant"),
         ));
     }
     rows

@@ -1,6 +1,6 @@
 //! The table of one run, as in the book, byte for byte; and the footnotes that stand under it.
 
-use contracts::run::{EngineRef, Mode};
+use contracts::run::{EngineRef, Mode, RunState};
 use contracts::stats::BenchStats;
 
 use crate::record::{RunRecord, RunWithSamples};
@@ -85,6 +85,14 @@ fn capitalised(id: &str) -> String {
 }
 
 fn why_none(run: &RunRecord) -> String {
+    match run.status.failure {
+        Some(_) => ended(run),
+        None => format!("{}, no measured request succeeded", ended(run)),
+    }
+}
+
+/// How a run ended: `failed (load): exit 1 before it was ready`.
+fn ended(run: &RunRecord) -> String {
     let state = words::snake(&run.status.state);
     match &run.status.failure {
         Some(failure) => format!(
@@ -92,7 +100,7 @@ fn why_none(run: &RunRecord) -> String {
             words::snake(&failure.stage),
             failure.message
         ),
-        None => format!("{state}, no measured request succeeded"),
+        None => state,
     }
 }
 
@@ -100,6 +108,12 @@ fn why_none(run: &RunRecord) -> String {
 /// spend beside the wall time, doubts. Empty where there is nothing to say.
 pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
     let mut notes = Vec::new();
+    if run.run.status.state != RunState::Done && run.run.stats.is_some() {
+        notes.push(format!(
+            "{}: the figures are of what was measured until then",
+            ended(&run.run)
+        ));
+    }
     notes.extend(failures(run));
     if run.run.status.spec.arm.mode == Mode::Online {
         notes.extend(beside_the_wall(run));

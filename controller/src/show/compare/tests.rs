@@ -97,3 +97,10 @@ fn what_is_left_out_is_noted() {
     let last = "  left out: 1 of ch01's workloads, which ch02 has not run on the same host\n";
     assert!(text.ends_with(last), "{text}");
 }
+
+#[test]
+fn a_difference_that_rounds_to_nothing_has_no_sign() {
+    assert_eq!(signed(-0.0004, 3), "0.000");
+    assert_eq!(signed(-0.0006, 3), "−0.001");
+    assert_eq!(signed(1.5, 2), "+1.50");
+}

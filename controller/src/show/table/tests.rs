@@ -122,3 +122,14 @@ fn an_offline_run_has_no_client_to_wait_in() {
     let foot = footnotes(&fixtures::with_walls(run, &[100.0]));
     assert_eq!(foot, ["  CPU used by others while measuring: 2.0 %"]);
 }
+
+#[test]
+fn figures_of_a_run_that_did_not_end_well_say_so() {
+    let run = fixtures::run("01AAA", "ch01", Mode::Offline);
+    let mut run = fixtures::with_walls(run, &[100.0]);
+    run.run.status.state = RunState::Cancelled;
+    assert_eq!(
+        footnotes(&run)[0],
+        "  cancelled: the figures are of what was measured until then"
+    );
+}

@@ -1,0 +1,221 @@
+//! A user of the tests' own: own database, own state, own locks, real binaries; nothing outlives it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// Longer than any step of these tests on a busy machine of two cores.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One user on one machine.
+pub struct Lab {
+    home: tempfile::TempDir,
+}
+
+impl Lab {
+    /// Fresh folders.
+    pub fn new() -> Self {
+        Self {
+            home: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// A path below the user's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    fn dress(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        for (name, folder) in [
+            ("XDG_DATA_HOME", "data"),
+            ("XDG_STATE_HOME", "state"),
+            ("XDG_CONFIG_HOME", "config"),
+            ("XDG_CACHE_HOME", "cache"),
+            ("CHAPTERBENCH_LOCK_DIR", "locks"),
+        ] {
+            let path = self.path(folder);
+            std::fs::create_dir_all(&path).unwrap();
+            command.env(name, path);
+        }
+        command
+            .env_remove("CHAPTERBENCH_DB")
+            .env_remove("CHAPTERBENCH_TOKEN")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `controller ARGS`, not started yet.
+    pub fn controller(&self, args: &[&str]) -> Command {
+        let mut command = self.dress(Path::new(env!("CARGO_BIN_EXE_controller")));
+        command.args(args);
+        command
+    }
+
+    /// Runs `controller ARGS` to its end.
+    pub fn run(&self, args: &[&str]) -> Output {
+        let mut child = self
+            .controller(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let stdout = read_all(child.stdout.take());
+            let stderr = read_all(child.stderr.take());
+            let status = child.wait().unwrap();
+            sender.send(()).ok();
+            Output {
+                status,
+                stdout: stdout.join().unwrap(),
+                stderr: stderr.join().unwrap(),
+            }
+        });
+        if receiver.recv_timeout(PATIENCE).is_err() {
+            kill(pid, "KILL");
+            panic!(
+                "controller {args:?} did not end: {:?}",
+                waiter.join().unwrap()
+            );
+        }
+        waiter.join().unwrap()
+    }
+
+    /// Runs `controller ARGS`, which must end with `code`; gives its standard output.
+    pub fn expect(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "controller {args:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
+        );
+        stdout
+    }
+
+    /// Runs `controller ARGS --format json`, which must succeed.
+    pub fn json(&self, args: &[&str]) -> Value {
+        let mut args = args.to_vec();
+        args.extend(["--format", "json"]);
+        serde_json::from_str(&self.expect(0, &args)).unwrap()
+    }
+
+    /// All runs with their samples, as `runs export` gives them.
+    pub fn export(&self) -> Vec<Value> {
+        self.json(&["runs", "export"])["runs"]
+            .as_array()
+            .unwrap()
+            .clone()
+    }
+
+    /// Starts an agent that stays; gives its process and its address.
+    pub fn agent(&self, state: &str) -> (Child, String) {
+        let state_dir = self.path(state);
+        let mut child = self
+            .dress(&agent_program())
+            .args(["--listen", "127.0.0.1:0", "--state-dir"])
+            .arg(state_dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            use std::io::BufRead;
+            for line in std::io::BufReader::new(stderr)
+                .lines()
+                .map_while(Result::ok)
+            {
+                if let Some(start) = line.find("127.0.0.1:") {
+                    let address: String = line[start..]
+                        .chars()
+                        .take_while(|c| c.is_ascii_digit() || ".:".contains(*c))
+                        .collect();
+                    sender.send(address).ok();
+                }
+            }
+        });
+        let address = receiver
+            .recv_timeout(PATIENCE)
+            .expect("the agent prints its address");
+        (child, address)
+    }
+
+    /// Processes (by pid) that were started for this lab, whatever became of their parents.
+    pub fn processes(&self) -> Vec<u32> {
+        let mark = self.home.path().to_str().unwrap().as_bytes().to_vec();
+        std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+            .filter(|pid| {
+                let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                environ.windows(mark.len()).any(|window| window == mark)
+            })
+            .collect()
+    }
+
+    /// Waits until `done`, at most `within`.
+    pub fn wait(&self, what: &str, within: Duration, mut done: impl FnMut() -> bool) {
+        let started = Instant::now();
+        while !done() {
+            assert!(started.elapsed() < within, "{what}: not within {within:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            kill(pid, "KILL");
+        }
+    }
+}
+
+/// Sends a signal by name to a process that this lab started.
+pub fn kill(pid: u32, signal: &str) {
+    Command::new("kill")
+        .args([&format!("-{signal}"), &pid.to_string()])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+}
+
+fn read_all<R: std::io::Read + Send + 'static>(
+    stream: Option<R>,
+) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// The agent's binary stands beside ours; `cargo test --workspace` has built it, else it is built now.
+fn agent_program() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_controller")).with_file_name("agent");
+    if !program.exists() {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--bin", "agent"])
+            .status()
+            .unwrap();
+        assert!(status.success(), "cargo build --bin agent");
+    }
+    program
+}
