@@ -87,15 +87,24 @@ pub fn run(args: impl Iterator<Item = OsString>, program: std::io::Result<Progra
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("CHAPTERBENCH_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 type Ending = Result<ExitCode, (u8, anyhow::Error)>;
 
 fn serve(args: Args, program: std::io::Result<Program>) -> Ending {
-    let program = program.context("open this executable").map_err(|error| (FAILED, error))?;
-    let settings = resolve(flags(args), |name| std::env::var_os(name), &UserDirs::of_this_user())
-        .map_err(|error| (USAGE, error.into()))?;
+    let program = program
+        .context("open this executable")
+        .map_err(|error| (FAILED, error))?;
+    let settings = resolve(
+        flags(args),
+        |name| std::env::var_os(name),
+        &UserDirs::of_this_user(),
+    )
+    .map_err(|error| (USAGE, error.into()))?;
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
@@ -125,7 +134,11 @@ async fn open_and_serve(settings: Settings, program: Program) -> Ending {
     // Signals first: one that comes while the agent opens must not kill it half way.
     let mut interrupt = listen_for(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = listen_for(SignalKind::terminate()).map_err(failed)?;
-    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let scheme = if settings.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let listen = settings.listen;
     let config = AgentConfig {
         state_dir: settings.state_dir,
@@ -136,11 +149,19 @@ async fn open_and_serve(settings: Settings, program: Program) -> Ending {
         tls: settings.tls,
     };
     let agent = Agent::open(config).map_err(|error| {
-        let code = if matches!(error, OpenError::StateHeld { .. }) { REFUSED } else { FAILED };
+        let code = if matches!(error, OpenError::StateHeld { .. }) {
+            REFUSED
+        } else {
+            FAILED
+        };
         (code, error.into())
     })?;
     let (listener, addr) = bind(listen).map_err(failed)?;
-    let _ = writeln!(std::io::stderr(), "agent {} listens on {scheme}://{addr}", agent.id());
+    let _ = writeln!(
+        std::io::stderr(),
+        "agent {} listens on {scheme}://{addr}",
+        agent.id()
+    );
 
     let shutdown = CancellationToken::new();
     let mut serving = std::pin::pin!(agent.serve(listener, shutdown.clone()));

@@ -52,7 +52,9 @@ impl Agent {
         let state = StateDir::open(&config.state_dir)?;
         let spool = Spool::new(state.runs_dir());
         recover(&state, &spool)?;
-        Ok(Self { bench: Arc::new(Bench::new(config, state, spool, host::facts())) })
+        Ok(Self {
+            bench: Arc::new(Bench::new(config, state, spool, host::facts())),
+        })
     }
 
     /// Stable over restarts, as `/v1/host` gives it.
@@ -65,7 +67,11 @@ impl Agent {
     ///
     /// # Errors
     /// A listener beyond loopback without a token; a certificate that cannot be used; the socket.
-    pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> anyhow::Result<()> {
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> anyhow::Result<()> {
         let addr = listener.local_addr().context("the listening socket")?;
         config::settings::require_token(addr, self.bench.config.token.as_deref())?;
         api::server::serve(self.bench, listener, shutdown).await
@@ -87,16 +93,27 @@ pub fn engine_main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn recover(state: &StateDir, spool: &Spool) -> Result<(), OpenError> {
-    let io = |source| OpenError::Io { path: state.runs_dir(), source };
+    let io = |source| OpenError::Io {
+        path: state.runs_dir(),
+        source,
+    };
     let current = state.current()?;
-    if let Some(identities) = current.as_ref().and_then(|current| current.identities.as_ref()) {
+    if let Some(identities) = current
+        .as_ref()
+        .and_then(|current| current.identities.as_ref())
+    {
         let leftover = process::kill_leftover(identities);
         if leftover.left > 0 {
-            let reason = format!("{} processes of an earlier agent could not be ended: {identities:?}", leftover.left);
+            let reason = format!(
+                "{} processes of an earlier agent could not be ended: {identities:?}",
+                leftover.left
+            );
             state.set_quarantine(&reason).map_err(io)?;
         }
     }
-    let running: Option<(&str, Stage)> = current.as_ref().map(|current| (current.run_id.as_str(), current.stage));
+    let running: Option<(&str, Stage)> = current
+        .as_ref()
+        .map(|current| (current.run_id.as_str(), current.stage));
     for id in spool.recover(running, run::now_unix_ms()).map_err(io)? {
         tracing::warn!(run = %id, "the agent before this one ended in this run; it is reported as failed");
     }

@@ -75,7 +75,11 @@ impl StateDir {
             move |source| OpenError::Io { path, source }
         };
         let runs = root.join("runs");
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&runs).map_err(io(&runs))?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&runs)
+            .map_err(io(&runs))?;
         let lock = take_lock(root)?;
         let id_file = root.join("agent_id");
         let agent_id = match fs::read_to_string(&id_file) {
@@ -117,10 +121,16 @@ impl StateDir {
     pub fn current(&self) -> Result<Option<Current>, OpenError> {
         let path = self.current_file();
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| OpenError::Damaged {
-                path,
-                message: format!("{error}; see that no engine process is left, then remove the file"),
-            }),
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes)
+                    .map(Some)
+                    .map_err(|error| OpenError::Damaged {
+                        path,
+                        message: format!(
+                            "{error}; see that no engine process is left, then remove the file"
+                        ),
+                    })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(OpenError::Io { path, source }),
         }
@@ -140,7 +150,11 @@ impl StateDir {
     pub fn quarantine(&self) -> Option<String> {
         let file = self.quarantine_file();
         match fs::read_to_string(&file) {
-            Ok(reason) => Some(format!("{}; when it is clean, remove {}", reason.trim(), file.display())),
+            Ok(reason) => Some(format!(
+                "{}; when it is clean, remove {}",
+                reason.trim(),
+                file.display()
+            )),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => Some(format!("{}: {error}", file.display())),
         }
@@ -162,14 +176,26 @@ impl StateDir {
 
 fn take_lock(root: &Path) -> Result<File, OpenError> {
     let path = root.join("lock");
-    let io = |source| OpenError::Io { path: path.clone(), source };
-    let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path).map_err(io)?;
+    let io = |source| OpenError::Io {
+        path: path.clone(),
+        source,
+    };
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(io)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
             file.read_to_string(&mut pid).map_err(io)?;
-            return Err(OpenError::StateHeld { path: root.to_path_buf(), pid: pid.trim().parse().unwrap_or(0) });
+            return Err(OpenError::StateHeld {
+                path: root.to_path_buf(),
+                pid: pid.trim().parse().unwrap_or(0),
+            });
         }
         Err(TryLockError::Error(error)) => return Err(io(error)),
     }
@@ -197,7 +223,8 @@ pub fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 fn sync_folder_of(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    path.parent()
+        .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 #[cfg(test)]
@@ -221,7 +248,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let _held = StateDir::open(dir.path()).unwrap();
         let refused = StateDir::open(dir.path()).err().unwrap();
-        assert!(matches!(refused, OpenError::StateHeld { pid, .. } if pid == std::process::id()), "{refused}");
+        assert!(
+            matches!(refused, OpenError::StateHeld { pid, .. } if pid == std::process::id()),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -229,7 +259,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::open(dir.path()).unwrap();
         assert_eq!(state.current().unwrap(), None);
-        let current = Current { run_id: "01J".to_owned(), stage: Stage::Measure, identities: None };
+        let current = Current {
+            run_id: "01J".to_owned(),
+            stage: Stage::Measure,
+            identities: None,
+        };
         state.set_current(&current).unwrap();
         drop(state);
         let state = StateDir::open(dir.path()).unwrap();
@@ -238,7 +272,13 @@ mod tests {
         state.clear_current().unwrap();
         assert_eq!(state.current().unwrap(), None);
         fs::write(dir.path().join("current.json"), "{").unwrap();
-        assert!(state.current().unwrap_err().to_string().contains("current.json"));
+        assert!(
+            state
+                .current()
+                .unwrap_err()
+                .to_string()
+                .contains("current.json")
+        );
     }
 
     #[test]
@@ -249,7 +289,12 @@ mod tests {
         state.set_quarantine("pid 7 does not die").unwrap();
         drop(state);
         let state = StateDir::open(dir.path()).unwrap();
-        assert!(state.quarantine().unwrap().starts_with("pid 7 does not die; when it is clean, remove "));
+        assert!(
+            state
+                .quarantine()
+                .unwrap()
+                .starts_with("pid 7 does not die; when it is clean, remove ")
+        );
         fs::remove_file(dir.path().join("quarantine")).unwrap();
         assert_eq!(state.quarantine(), None);
     }

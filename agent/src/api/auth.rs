@@ -25,17 +25,26 @@ pub async fn check(State(bench): State<Arc<Bench>>, request: Request, next: Next
         );
         return ([(header::WWW_AUTHENTICATE, "Bearer")], problem).into_response();
     }
-    let theirs = request.headers().get(PROTOCOL_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let theirs = request
+        .headers()
+        .get(PROTOCOL_HEADER)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()));
     if theirs.as_deref() != Some(PROTOCOL.to_string().as_str()) {
         let theirs = theirs.as_deref().unwrap_or("none");
-        let message = format!("this agent speaks protocol {PROTOCOL}, the caller {theirs}: use builds of one version");
-        return Problem::new(StatusCode::UPGRADE_REQUIRED, ErrorCode::Protocol, message).into_response();
+        let message = format!(
+            "this agent speaks protocol {PROTOCOL}, the caller {theirs}: use builds of one version"
+        );
+        return Problem::new(StatusCode::UPGRADE_REQUIRED, ErrorCode::Protocol, message)
+            .into_response();
     }
     next.run(request).await
 }
 
 fn shows(headers: &HeaderMap, token: &str) -> bool {
-    let shown = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
+    let shown = headers
+        .get(header::AUTHORIZATION)
+        .map(|value| value.as_bytes())
+        .unwrap_or_default();
     let shown = match shown.split_at_checked(7) {
         Some((scheme, shown)) if scheme.eq_ignore_ascii_case(b"Bearer ") => shown,
         _ => return false,
@@ -57,7 +66,13 @@ mod tests {
         };
         assert!(with("Bearer a-token-of-16-chars"));
         assert!(with("bearer a-token-of-16-chars"));
-        for wrong in ["", "Bearer ", "Bearer a-token-of-16-char", "Bearer a-token-of-16-charsX", "Basic a-token-of-16-chars"] {
+        for wrong in [
+            "",
+            "Bearer ",
+            "Bearer a-token-of-16-char",
+            "Bearer a-token-of-16-charsX",
+            "Basic a-token-of-16-chars",
+        ] {
             assert!(!with(wrong), "{wrong:?}");
         }
         assert!(!shows(&HeaderMap::new(), "a-token-of-16-chars"));

@@ -23,7 +23,9 @@ pub struct Bounded {
 impl Bounded {
     /// Room for [`CONNECTIONS_MAX`].
     pub fn new() -> Self {
-        Self { room: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+        Self {
+            room: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        }
     }
 }
 
@@ -34,7 +36,15 @@ impl<S> Accept<TcpStream, S> for Bounded {
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         ready(match Arc::clone(&self.room).try_acquire_owned() {
-            Ok(permit) => stream.set_nodelay(true).map(|()| (Counted { stream, _permit: permit }, service)),
+            Ok(permit) => stream.set_nodelay(true).map(|()| {
+                (
+                    Counted {
+                        stream,
+                        _permit: permit,
+                    },
+                    service,
+                )
+            }),
             Err(_) => Err(io::Error::other("too many connections")),
         })
     }
@@ -47,13 +57,21 @@ pub struct Counted {
 }
 
 impl AsyncRead for Counted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 

@@ -19,7 +19,15 @@ pub struct Problem {
 impl Problem {
     /// A problem with a code and one line.
     pub fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { status, error: ApiError { code, message: message.into(), field: None, holder: None } }
+        Self {
+            status,
+            error: ApiError {
+                code,
+                message: message.into(),
+                field: None,
+                holder: None,
+            },
+        }
     }
 
     /// 400, or 413 where the body is too large.
@@ -34,12 +42,19 @@ impl Problem {
 
     /// 404 for a run.
     pub fn no_such_run(id: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, format!("no run {id} here"))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            ErrorCode::NotFound,
+            format!("no run {id} here"),
+        )
     }
 
     /// 405.
     pub fn wrong_method() -> Self {
-        Self::bad_request(StatusCode::METHOD_NOT_ALLOWED, "this call has another method")
+        Self::bad_request(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this call has another method",
+        )
     }
 
     /// 409: the run's state does not allow it.
@@ -49,7 +64,11 @@ impl Problem {
 
     /// 500.
     pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal, message)
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorCode::Internal,
+            message,
+        )
     }
 
     fn with_field(mut self, field: String) -> Self {
@@ -74,7 +93,12 @@ impl IntoResponse for Problem {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::CannotRun, refusal.to_string()).with_field(refusal.field)
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            ErrorCode::CannotRun,
+            refusal.to_string(),
+        )
+        .with_field(refusal.field)
     }
 }
 
@@ -84,11 +108,19 @@ impl From<StartError> for Problem {
         let problem = |status, code| Self::new(status, code, message);
         match error {
             StartError::Refused(refusal) => refusal.into(),
-            StartError::Conflict(id) => problem(StatusCode::CONFLICT, ErrorCode::Conflict).with_holder(id.to_string()),
-            StartError::Busy { holder } => problem(StatusCode::CONFLICT, ErrorCode::Busy).with_holder(holder),
+            StartError::Conflict(id) => {
+                problem(StatusCode::CONFLICT, ErrorCode::Conflict).with_holder(id.to_string())
+            }
+            StartError::Busy { holder } => {
+                problem(StatusCode::CONFLICT, ErrorCode::Busy).with_holder(holder)
+            }
             StartError::Closing => problem(StatusCode::CONFLICT, ErrorCode::Busy),
-            StartError::Quarantined(_) => problem(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Quarantined),
-            StartError::Spool(SpoolError::Full(_)) => problem(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::CannotRun),
+            StartError::Quarantined(_) => {
+                problem(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Quarantined)
+            }
+            StartError::Spool(SpoolError::Full(_)) => {
+                problem(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::CannotRun)
+            }
             StartError::Spool(SpoolError::Io { .. }) | StartError::Io(_) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
             }

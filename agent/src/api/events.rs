@@ -39,19 +39,31 @@ pub async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let run_id = body::run_id(&id)?;
-    let last_id = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let last_id = headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let after = asked.after.or(last_id).unwrap_or(0);
     let follow = match bench.active(&run_id) {
         Some(active) => Follow::live(active, after),
         None => {
-            let status = bench.status(&run_id)?.ok_or_else(|| Problem::no_such_run(&id))?;
-            let events = tokio::task::spawn_blocking(move || bench.spool.events(&run_id, &status, after));
-            let events = events.await.map_err(|error| Problem::internal(error.to_string()))??;
-            Follow { ready: events.into(), live: None }
+            let status = bench
+                .status(&run_id)?
+                .ok_or_else(|| Problem::no_such_run(&id))?;
+            let events =
+                tokio::task::spawn_blocking(move || bench.spool.events(&run_id, &status, after));
+            let events = events
+                .await
+                .map_err(|error| Problem::internal(error.to_string()))??;
+            Follow {
+                ready: events.into(),
+                live: None,
+            }
         }
     };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    Ok(Sse::new(stream_of(follow)).keep_alive(keep_alive).into_response())
+    Ok(Sse::new(stream_of(follow))
+        .keep_alive(keep_alive)
+        .into_response())
 }
 
 /// What is still to be sent: events at hand, and a run that makes more.
@@ -69,7 +81,14 @@ struct Live {
 impl Follow {
     fn live(active: Arc<Active>, after: u64) -> Self {
         let news = active.record.watch();
-        Self { ready: VecDeque::new(), live: Some(Live { active, news, after }) }
+        Self {
+            ready: VecDeque::new(),
+            live: Some(Live {
+                active,
+                news,
+                after,
+            }),
+        }
     }
 
     async fn next(&mut self) -> Option<RunEvent> {
@@ -100,6 +119,9 @@ fn stream_of(follow: Follow) -> impl Stream<Item = Result<Event, Infallible>> {
         let event = follow.next().await?;
         // Numbers and strings: this cannot fail to become JSON.
         let data = serde_json::to_string(&event).unwrap_or_default();
-        Some((Ok(Event::default().id(event.seq.to_string()).data(data)), follow))
+        Some((
+            Ok(Event::default().id(event.seq.to_string()).data(data)),
+            follow,
+        ))
     })
 }

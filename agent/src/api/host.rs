@@ -21,7 +21,9 @@ pub async fn health() -> Json<Value> {
 pub async fn host(State(bench): State<Arc<Bench>>) -> Result<Json<HostInfo>, Problem> {
     // Hashes executables when they are new: not on a thread that serves others.
     let info = tokio::task::spawn_blocking(move || info(&bench));
-    info.await.map(Json).map_err(|error| Problem::internal(error.to_string()))
+    info.await
+        .map(Json)
+        .map_err(|error| Problem::internal(error.to_string()))
 }
 
 fn info(bench: &Bench) -> HostInfo {
@@ -57,7 +59,11 @@ fn engines(bench: &Bench) -> Vec<EngineFacts> {
         name: entry.name.clone(),
         kind: KIND_CHAPTERBENCH.to_owned(),
         // None while the file cannot be read: a run that names it will say why.
-        binary_sha256: bench.builds.open(Some(&entry.path)).ok().and_then(|program| program.sha256().ok()),
+        binary_sha256: bench
+            .builds
+            .open(Some(&entry.path))
+            .ok()
+            .and_then(|program| program.sha256().ok()),
     };
     bench.config.engines.iter().map(facts).collect()
 }

@@ -36,7 +36,10 @@ pub fn router(bench: Arc<Bench>) -> Router {
         .route("/v1/runs/{id}/samples", get(samples::samples))
         .fallback(|| async { Problem::no_such_call() })
         .method_not_allowed_fallback(|| async { Problem::wrong_method() })
-        .layer(middleware::from_fn_with_state(Arc::clone(&bench), auth::check))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&bench),
+            auth::check,
+        ))
         // After the layer: the one call that is open to all.
         .route("/health", get(host::health))
         .layer(DefaultBodyLimit::max(contracts::defaults::BODY_BYTES_MAX))

@@ -34,12 +34,18 @@ pub async fn samples(
     Asked(page): Asked<Page>,
 ) -> Result<Response, Problem> {
     let run_id = body::run_id(&id)?;
-    let status = bench.status(&run_id)?.ok_or_else(|| Problem::no_such_run(&id))?;
+    let status = bench
+        .status(&run_id)?
+        .ok_or_else(|| Problem::no_such_run(&id))?;
     if !status.state.is_final() {
-        return Err(Problem::wrong_state(format!("run {id} has not ended; its samples can be fetched when it has")));
+        return Err(Problem::wrong_state(format!(
+            "run {id} has not ended; its samples can be fetched when it has"
+        )));
     }
     let limit = page.limit.min(SAMPLES_PAGE_MAX);
     let lines = tokio::task::spawn_blocking(move || bench.spool.samples(&run_id, page.from, limit));
-    let lines = lines.await.map_err(|error| Problem::internal(error.to_string()))??;
+    let lines = lines
+        .await
+        .map_err(|error| Problem::internal(error.to_string()))??;
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response())
 }

@@ -20,7 +20,11 @@ const DRAIN_WAIT: Duration = Duration::from_secs(2);
 
 /// Serves until `shutdown`; then the run in progress is ended and spooled, and answers on their way
 /// are finished.
-pub async fn serve(bench: Arc<Bench>, listener: TcpListener, shutdown: CancellationToken) -> anyhow::Result<()> {
+pub async fn serve(
+    bench: Arc<Bench>,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
     let handle = Handle::new();
     let closing = tokio::spawn({
         let (bench, handle) = (Arc::clone(&bench), handle.clone());
@@ -53,5 +57,11 @@ async fn tls_config(files: &TlsFiles) -> anyhow::Result<RustlsConfig> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     RustlsConfig::from_pem_file(&files.cert, &files.key)
         .await
-        .with_context(|| format!("TLS: certificate {} and key {}", files.cert.display(), files.key.display()))
+        .with_context(|| {
+            format!(
+                "TLS: certificate {} and key {}",
+                files.cert.display(),
+                files.key.display()
+            )
+        })
 }

@@ -22,7 +22,9 @@ pub async fn start(
     let request: StartRun = body::json(asked)?;
     // On a task of its own: a caller that hangs up must not leave a start half done.
     let started = tokio::spawn(async move { bench.start(request).await });
-    let status = started.await.map_err(|error| Problem::internal(error.to_string()))??;
+    let status = started
+        .await
+        .map_err(|error| Problem::internal(error.to_string()))??;
     Ok((StatusCode::ACCEPTED, Json(status)))
 }
 
@@ -33,5 +35,7 @@ pub async fn check(
 ) -> Result<Json<CheckAnswer>, Problem> {
     let request: CheckRequest = body::json(asked)?;
     let resolved = bench.resolve(request.spec).await?;
-    Ok(Json(CheckAnswer { model: resolved.model }))
+    Ok(Json(CheckAnswer {
+        model: resolved.model,
+    }))
 }

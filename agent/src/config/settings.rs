@@ -82,7 +82,9 @@ impl UserDirs {
         let dirs = directories::ProjectDirs::from("", "", "chapterbench");
         Self {
             config: dirs.as_ref().map(|d| d.config_dir().to_path_buf()),
-            state: dirs.as_ref().map(|d| d.state_dir().unwrap_or(d.data_local_dir()).to_path_buf()),
+            state: dirs
+                .as_ref()
+                .map(|d| d.state_dir().unwrap_or(d.data_local_dir()).to_path_buf()),
         }
     }
 }
@@ -99,14 +101,28 @@ pub fn resolve(
 ) -> Result<Settings, ConfigError> {
     let env_path = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let mut warnings = Vec::new();
-    let (file, folder) = read_file(flags.config.or_else(|| env_path("CHAPTERBENCH_AGENT_CONFIG")), dirs)?;
+    let (file, folder) = read_file(
+        flags
+            .config
+            .or_else(|| env_path("CHAPTERBENCH_AGENT_CONFIG")),
+        dirs,
+    )?;
     let from_file = |path: Option<PathBuf>| path.map(|p| folder.join(p));
 
     let listen_env = env_path("CHAPTERBENCH_LISTEN").map(|v| v.to_string_lossy().into_owned());
-    let listen = flags.listen.or(listen_env).or(file.listen).unwrap_or_else(|| defaults::AGENT_LISTEN.to_owned());
+    let listen = flags
+        .listen
+        .or(listen_env)
+        .or(file.listen)
+        .unwrap_or_else(|| defaults::AGENT_LISTEN.to_owned());
     let listen = address(&listen)?;
 
-    let token = token(flags.token_file, &env, from_file(file.token_file), &mut warnings)?;
+    let token = token(
+        flags.token_file,
+        &env,
+        from_file(file.token_file),
+        &mut warnings,
+    )?;
     require_token(listen, token.as_deref())?;
 
     let state_dir = flags
@@ -114,20 +130,37 @@ pub fn resolve(
         .or_else(|| env_path("CHAPTERBENCH_STATE_DIR"))
         .or_else(|| from_file(file.state_dir))
         .or_else(|| dirs.state.as_ref().map(|state| state.join("agent")))
-        .ok_or_else(|| ConfigError::Setting("--state-dir: no home folder to put it in; name one".to_owned()))?;
+        .ok_or_else(|| {
+            ConfigError::Setting("--state-dir: no home folder to put it in; name one".to_owned())
+        })?;
 
-    let roots_env = env("CHAPTERBENCH_MODEL_ROOT").map(|v| std::env::split_paths(&v).collect::<Vec<_>>());
-    let roots_file = file.model_roots.map(|roots| roots.iter().map(|root| folder.join(root)).collect());
-    let roots = Some(flags.model_roots).filter(|roots| !roots.is_empty()).or(roots_env).or(roots_file);
+    let roots_env =
+        env("CHAPTERBENCH_MODEL_ROOT").map(|v| std::env::split_paths(&v).collect::<Vec<_>>());
+    let roots_file = file
+        .model_roots
+        .map(|roots| roots.iter().map(|root| folder.join(root)).collect());
+    let roots = Some(flags.model_roots)
+        .filter(|roots| !roots.is_empty())
+        .or(roots_env)
+        .or(roots_file);
 
-    let engines_file =
-        flags.engines.or_else(|| env_path("CHAPTERBENCH_ENGINES")).or_else(|| from_file(file.engines)).or_else(|| {
+    let engines_file = flags
+        .engines
+        .or_else(|| env_path("CHAPTERBENCH_ENGINES"))
+        .or_else(|| from_file(file.engines))
+        .or_else(|| {
             let usual = dirs.config.as_ref()?.join("engines.toml");
             usual.is_file().then_some(usual)
         });
     let tls = tls(
-        flags.tls_cert.or_else(|| env_path("CHAPTERBENCH_TLS_CERT")).or_else(|| from_file(file.tls_cert)),
-        flags.tls_key.or_else(|| env_path("CHAPTERBENCH_TLS_KEY")).or_else(|| from_file(file.tls_key)),
+        flags
+            .tls_cert
+            .or_else(|| env_path("CHAPTERBENCH_TLS_CERT"))
+            .or_else(|| from_file(file.tls_cert)),
+        flags
+            .tls_key
+            .or_else(|| env_path("CHAPTERBENCH_TLS_KEY"))
+            .or_else(|| from_file(file.tls_key)),
     )?;
     Ok(Settings {
         listen,
@@ -161,19 +194,38 @@ pub(super) fn toml_line(text: &str, error: &toml::de::Error) -> String {
 }
 
 fn read_file(named: Option<PathBuf>, dirs: &UserDirs) -> Result<(File, PathBuf), ConfigError> {
-    let usual = || dirs.config.as_ref().map(|dir| dir.join("agent.toml")).filter(|path| path.is_file());
+    let usual = || {
+        dirs.config
+            .as_ref()
+            .map(|dir| dir.join("agent.toml"))
+            .filter(|path| path.is_file())
+    };
     let Some(path) = named.or_else(usual) else {
         return Ok((File::default(), PathBuf::new()));
     };
-    let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-    let file = toml::from_str(&text)
-        .map_err(|error| ConfigError::File { path: path.clone(), message: toml_line(&text, &error) })?;
-    Ok((file, path.parent().map(Path::to_path_buf).unwrap_or_default()))
+    let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read {
+        path: path.clone(),
+        source,
+    })?;
+    let file = toml::from_str(&text).map_err(|error| ConfigError::File {
+        path: path.clone(),
+        message: toml_line(&text, &error),
+    })?;
+    Ok((
+        file,
+        path.parent().map(Path::to_path_buf).unwrap_or_default(),
+    ))
 }
 
 fn address(text: &str) -> Result<SocketAddr, ConfigError> {
-    let fail = |why: String| ConfigError::Setting(format!("--listen {text}: {why}; write HOST:PORT, as 127.0.0.1:7070"));
-    let mut all = text.to_socket_addrs().map_err(|error| fail(error.to_string()))?;
+    let fail = |why: String| {
+        ConfigError::Setting(format!(
+            "--listen {text}: {why}; write HOST:PORT, as 127.0.0.1:7070"
+        ))
+    };
+    let mut all = text
+        .to_socket_addrs()
+        .map_err(|error| fail(error.to_string()))?;
     all.next().ok_or_else(|| fail("no such address".to_owned()))
 }
 
@@ -186,27 +238,39 @@ fn token(
     let (token, source) = match (flag, env("CHAPTERBENCH_TOKEN")) {
         (None, Some(value)) => {
             let value = value.into_string();
-            let token = value.map_err(|_| ConfigError::Setting("CHAPTERBENCH_TOKEN: not UTF-8".to_owned()))?;
+            let token = value
+                .map_err(|_| ConfigError::Setting("CHAPTERBENCH_TOKEN: not UTF-8".to_owned()))?;
             (token, "CHAPTERBENCH_TOKEN".to_owned())
         }
         (flag, _) => {
             let env_file = env("CHAPTERBENCH_TOKEN_FILE").map(PathBuf::from);
-            let Some(path) = flag.or(env_file).or(file) else { return Ok(None) };
+            let Some(path) = flag.or(env_file).or(file) else {
+                return Ok(None);
+            };
             if others_can_read(&path) {
                 let path = path.display();
-                warnings.push(format!("{path}: others on this machine can read the token; chmod 600 {path}"));
+                warnings.push(format!(
+                    "{path}: others on this machine can read the token; chmod 600 {path}"
+                ));
             }
             let text = std::fs::read_to_string(&path);
-            let text = text.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+            let text = text.map_err(|source| ConfigError::Read {
+                path: path.clone(),
+                source,
+            })?;
             (text, path.display().to_string())
         }
     };
     let token = token.trim().to_owned();
     if token.chars().count() < TOKEN_CHARS_MIN {
-        return Err(ConfigError::Setting(format!("{source}: a token has at least {TOKEN_CHARS_MIN} characters")));
+        return Err(ConfigError::Setting(format!(
+            "{source}: a token has at least {TOKEN_CHARS_MIN} characters"
+        )));
     }
     if !token.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(ConfigError::Setting(format!("{source}: a token has visible ASCII characters only")));
+        return Err(ConfigError::Setting(format!(
+            "{source}: a token has visible ASCII characters only"
+        )));
     }
     Ok(Some(token))
 }
@@ -218,9 +282,16 @@ fn others_can_read(path: &Path) -> bool {
 
 fn model_roots(roots: Vec<PathBuf>) -> Result<Vec<PathBuf>, ConfigError> {
     let real = |root: PathBuf| {
-        let fail = |why: String| ConfigError::Setting(format!("--model-root {}: {why}", root.display()));
-        let real = root.canonicalize().map_err(|error| fail(error.to_string()))?;
-        if real.is_dir() { Ok(real) } else { Err(fail("not a folder".to_owned())) }
+        let fail =
+            |why: String| ConfigError::Setting(format!("--model-root {}: {why}", root.display()));
+        let real = root
+            .canonicalize()
+            .map_err(|error| fail(error.to_string()))?;
+        if real.is_dir() {
+            Ok(real)
+        } else {
+            Err(fail("not a folder".to_owned()))
+        }
     };
     roots.into_iter().map(real).collect()
 }
@@ -229,7 +300,9 @@ fn tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<TlsFiles>, 
     match (cert, key) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
-        _ => Err(ConfigError::Setting("TLS needs both --tls-cert and --tls-key".to_owned())),
+        _ => Err(ConfigError::Setting(
+            "TLS needs both --tls-cert and --tls-key".to_owned(),
+        )),
     }
 }
 

@@ -297,3 +297,7 @@ fn finish_reason(word: &str) -> Result<FinishReason, SampleError> {
         _ => Ok(FinishReason::Stop),
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

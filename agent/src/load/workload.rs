@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use contracts::generate::SamplingParams;
-use contracts::openai::{
-    ChatMessage, ChatRequest, CommonRequest, CompletionRequest, StreamOptions,
-};
+use contracts::openai::{ChatMessage, GenerationRequest, StreamOptions};
 use contracts::run::Endpoint;
 use serde_json::Value;
 
@@ -62,37 +60,30 @@ impl Bodies {
         let at = (index as usize).checked_rem(self.prompts.len());
         let prompt = at.and_then(|at| self.prompts.get(at)).cloned();
         let prompt = Value::String(prompt.unwrap_or_default());
-        let model = Some(self.model.clone());
-        let common = self.common(index);
-        let body = match self.route {
-            Route::Chat => serde_json::to_vec(&ChatRequest {
-                model,
-                messages: vec![ChatMessage {
+        let mut request = self.common(index);
+        match self.route {
+            Route::Chat => {
+                request.messages = Some(vec![ChatMessage {
                     role: "user".to_owned(),
                     content: prompt,
-                }],
-                common,
-                max_completion_tokens: None,
-            }),
-            Route::Completions => serde_json::to_vec(&CompletionRequest {
-                model,
-                prompt,
-                common,
-            }),
-        };
-        body.map(Bytes::from)
+                }]);
+            }
+            Route::Completions => request.prompt = Some(prompt),
+        }
+        serde_json::to_vec(&request).map(Bytes::from)
     }
 
     /// Fields beyond OpenAI's own go out only where they change something, since strict servers
     /// refuse what they do not know.
-    fn common(&self, index: u32) -> CommonRequest {
+    fn common(&self, index: u32) -> GenerationRequest {
         let s = &self.sampling;
         let plain = SamplingParams::default();
         let bias = s.logit_bias.iter();
         let bias = bias.map(|(id, bias)| (id.to_string(), decimal(*bias)));
         let stop = s.stop.iter().cloned().map(Value::String).collect();
         let chat = self.route == Route::Chat;
-        CommonRequest {
+        GenerationRequest {
+            model: Some(self.model.clone()),
             max_tokens: Some(i64::from(s.max_tokens)),
             temperature: Some(decimal(s.temperature)),
             top_p: Some(decimal(s.top_p)),
@@ -107,7 +98,6 @@ impl Bodies {
                 .logprobs
                 .map(|n| if chat { Value::Bool(true) } else { n.into() }),
             top_logprobs: s.logprobs.filter(|_| chat).map(i64::from),
-            n: None,
             seed: Some(seed_of(s.seed, index)),
             ignore_eos: s.ignore_eos.then_some(true),
             stream: self.stream.then_some(true),
@@ -115,6 +105,7 @@ impl Bodies {
                 include_usage: true,
             }),
             return_token_ids: self.return_token_ids.then_some(true),
+            ..GenerationRequest::default()
         }
     }
 }

@@ -25,13 +25,20 @@ pub struct Builds {
 impl Builds {
     /// `own` is the agent's own executable.
     pub fn new(own: Program) -> Self {
-        Self { own, others: Mutex::new(BTreeMap::new()) }
+        Self {
+            own,
+            others: Mutex::new(BTreeMap::new()),
+        }
     }
 
     /// This executable, or the one at `path` as it is now.
     pub fn open(&self, path: Option<&Path>) -> anyhow::Result<Program> {
-        let Some(path) = path else { return Ok(self.own.clone()) };
-        let metadata = path.metadata().with_context(|| path.display().to_string())?;
+        let Some(path) = path else {
+            return Ok(self.own.clone());
+        };
+        let metadata = path
+            .metadata()
+            .with_context(|| path.display().to_string())?;
         let stamp = stamp(&metadata);
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, program)) = others.get(path)
@@ -46,5 +53,10 @@ impl Builds {
 }
 
 fn stamp(metadata: &Metadata) -> Stamp {
-    (metadata.ino(), metadata.size(), metadata.mtime(), metadata.mtime_nsec())
+    (
+        metadata.ino(),
+        metadata.size(),
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+    )
 }

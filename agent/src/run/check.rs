@@ -4,7 +4,9 @@
 
 use contracts::defaults;
 use contracts::generate::SamplingParams;
-use contracts::run::{AllowFailures, Arm, EngineRef, Limits, Load, PromptSource, RunSpec, Workload};
+use contracts::run::{
+    AllowFailures, Arm, EngineRef, Limits, Load, PromptSource, RunSpec, Workload,
+};
 
 /// Options of one arm, at most: a chapter has a handful.
 const OPTIONS_MAX: usize = 32;
@@ -38,7 +40,10 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal of `field`.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), message: message.into() }
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -58,7 +63,10 @@ pub fn deadline(deadline_s: u64) -> Result<(), Refusal> {
 fn arm(arm: &Arm) -> Result<(), Refusal> {
     match &arm.engine {
         EngineRef::Chapter { id } => name("arm.engine.id", id)?,
-        EngineRef::Named { name: engine, chapter } => {
+        EngineRef::Named {
+            name: engine,
+            chapter,
+        } => {
             name("arm.engine.name", engine)?;
             if let Some(chapter) = chapter {
                 name("arm.engine.chapter", chapter)?;
@@ -69,13 +77,19 @@ fn arm(arm: &Arm) -> Result<(), Refusal> {
         bounded("arm.threads", threads.into(), 1, THREADS_MAX.into())?;
     }
     if arm.options.len() > OPTIONS_MAX {
-        return Err(Refusal::new("arm.options", format!("at most {OPTIONS_MAX}")));
+        return Err(Refusal::new(
+            "arm.options",
+            format!("at most {OPTIONS_MAX}"),
+        ));
     }
     for (key, value) in &arm.options {
         name("arm.options", key)?;
         // The option becomes `--option key=value`: one argument, with nothing to break it.
         if value.len() > NAME_BYTES_MAX || value.contains('\0') {
-            return Err(Refusal::new(format!("arm.options.{key}"), "too long, or has a NUL"));
+            return Err(Refusal::new(
+                format!("arm.options.{key}"),
+                "too long, or has a NUL",
+            ));
         }
     }
     Ok(())
@@ -84,12 +98,26 @@ fn arm(arm: &Arm) -> Result<(), Refusal> {
 fn workload(workload: &Workload) -> Result<(), Refusal> {
     let model = &workload.model;
     if model.is_empty() || model.len() > MODEL_BYTES_MAX || model.contains('\0') {
-        return Err(Refusal::new("workload.model", "empty, too long, or has a NUL"));
+        return Err(Refusal::new(
+            "workload.model",
+            "empty, too long, or has a NUL",
+        ));
     }
     let PromptSource::Texts { texts } = &workload.prompts;
-    bounded("workload.prompts.texts", texts.len() as u64, 1, defaults::PROMPTS_MAX as u64)?;
-    if let Some(index) = texts.iter().position(|text| text.len() > defaults::PROMPT_BYTES_MAX) {
-        let message = format!("prompt {index} has more than {} bytes", defaults::PROMPT_BYTES_MAX);
+    bounded(
+        "workload.prompts.texts",
+        texts.len() as u64,
+        1,
+        defaults::PROMPTS_MAX as u64,
+    )?;
+    if let Some(index) = texts
+        .iter()
+        .position(|text| text.len() > defaults::PROMPT_BYTES_MAX)
+    {
+        let message = format!(
+            "prompt {index} has more than {} bytes",
+            defaults::PROMPT_BYTES_MAX
+        );
         return Err(Refusal::new("workload.prompts.texts", message));
     }
     let Load::Closed { concurrency } = workload.load;
@@ -97,44 +125,125 @@ fn workload(workload: &Workload) -> Result<(), Refusal> {
         let message = format!("{concurrency} asked for; this build measures one request at a time");
         return Err(Refusal::new("workload.load.concurrency", message));
     }
-    bounded("workload.n_runs", workload.n_runs.into(), 1, defaults::N_RUNS_MAX.into())?;
-    bounded("workload.warmup", workload.warmup.into(), 0, defaults::WARMUP_MAX.into())?;
+    bounded(
+        "workload.n_runs",
+        workload.n_runs.into(),
+        1,
+        defaults::N_RUNS_MAX.into(),
+    )?;
+    bounded(
+        "workload.warmup",
+        workload.warmup.into(),
+        0,
+        defaults::WARMUP_MAX.into(),
+    )?;
     match workload.allow_failures {
-        AllowFailures::Percent { percent } if !(0.0..=100.0).contains(&percent) => {
-            Err(Refusal::new("workload.allow_failures.percent", "must be from 0 to 100"))
-        }
+        AllowFailures::Percent { percent } if !(0.0..=100.0).contains(&percent) => Err(
+            Refusal::new("workload.allow_failures.percent", "must be from 0 to 100"),
+        ),
         _ => Ok(()),
     }
 }
 
 fn sampling(sampling: &SamplingParams) -> Result<(), Refusal> {
     let field = |name: &str| format!("workload.sampling.{name}");
-    let require = |ok: bool, name: &str, must: &str| if ok { Ok(()) } else { Err(Refusal::new(field(name), must)) };
-    bounded(&field("max_tokens"), sampling.max_tokens.into(), 1, MAX_TOKENS_MAX.into())?;
-    require((0.0..=100.0).contains(&sampling.temperature), "temperature", "must be from 0 to 100")?;
-    require(sampling.top_k == -1 || sampling.top_k >= 1, "top_k", "must be -1 (all) or at least 1")?;
-    require(sampling.top_p > 0.0 && sampling.top_p <= 1.0, "top_p", "must be above 0 and at most 1")?;
-    require((0.0..=1.0).contains(&sampling.min_p), "min_p", "must be from 0 to 1")?;
+    let require = |ok: bool, name: &str, must: &str| {
+        if ok {
+            Ok(())
+        } else {
+            Err(Refusal::new(field(name), must))
+        }
+    };
+    bounded(
+        &field("max_tokens"),
+        sampling.max_tokens.into(),
+        1,
+        MAX_TOKENS_MAX.into(),
+    )?;
+    require(
+        (0.0..=100.0).contains(&sampling.temperature),
+        "temperature",
+        "must be from 0 to 100",
+    )?;
+    require(
+        sampling.top_k == -1 || sampling.top_k >= 1,
+        "top_k",
+        "must be -1 (all) or at least 1",
+    )?;
+    require(
+        sampling.top_p > 0.0 && sampling.top_p <= 1.0,
+        "top_p",
+        "must be above 0 and at most 1",
+    )?;
+    require(
+        (0.0..=1.0).contains(&sampling.min_p),
+        "min_p",
+        "must be from 0 to 1",
+    )?;
     let penalty = sampling.repetition_penalty;
-    require(penalty.is_finite() && penalty > 0.0, "repetition_penalty", "must be above 0")?;
-    require(sampling.presence_penalty.is_finite(), "presence_penalty", "must be finite")?;
-    require(sampling.frequency_penalty.is_finite(), "frequency_penalty", "must be finite")?;
-    require(sampling.logit_bias.values().all(|bias| bias.is_finite()), "logit_bias", "must be finite")
+    require(
+        penalty.is_finite() && penalty > 0.0,
+        "repetition_penalty",
+        "must be above 0",
+    )?;
+    require(
+        sampling.presence_penalty.is_finite(),
+        "presence_penalty",
+        "must be finite",
+    )?;
+    require(
+        sampling.frequency_penalty.is_finite(),
+        "frequency_penalty",
+        "must be finite",
+    )?;
+    require(
+        sampling.logit_bias.values().all(|bias| bias.is_finite()),
+        "logit_bias",
+        "must be finite",
+    )
 }
 
 fn limits(limits: &Limits) -> Result<(), Refusal> {
-    bounded("limits.ready_timeout_ms", limits.ready_timeout_ms, 1, READY_TIMEOUT_MS_MAX)?;
-    bounded("limits.stop_grace_ms", limits.stop_grace_ms, 0, STOP_GRACE_MS_MAX)?;
-    bounded("limits.request_timeout_ms", limits.request_timeout_ms, 1, WAIT_MS_MAX)?;
-    bounded("limits.stall_timeout_ms", limits.stall_timeout_ms, 1, WAIT_MS_MAX)?;
-    bounded("limits.device_wait_ms", limits.device_wait_ms, 0, WAIT_MS_MAX)
+    bounded(
+        "limits.ready_timeout_ms",
+        limits.ready_timeout_ms,
+        1,
+        READY_TIMEOUT_MS_MAX,
+    )?;
+    bounded(
+        "limits.stop_grace_ms",
+        limits.stop_grace_ms,
+        0,
+        STOP_GRACE_MS_MAX,
+    )?;
+    bounded(
+        "limits.request_timeout_ms",
+        limits.request_timeout_ms,
+        1,
+        WAIT_MS_MAX,
+    )?;
+    bounded(
+        "limits.stall_timeout_ms",
+        limits.stall_timeout_ms,
+        1,
+        WAIT_MS_MAX,
+    )?;
+    bounded(
+        "limits.device_wait_ms",
+        limits.device_wait_ms,
+        0,
+        WAIT_MS_MAX,
+    )
 }
 
 fn bounded(field: &str, value: u64, min: u64, max: u64) -> Result<(), Refusal> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Refusal::new(field, format!("{value} is not from {min} to {max}")))
+    Err(Refusal::new(
+        field,
+        format!("{value} is not from {min} to {max}"),
+    ))
 }
 
 fn name(field: &str, name: &str) -> Result<(), Refusal> {
@@ -142,7 +251,10 @@ fn name(field: &str, name: &str) -> Result<(), Refusal> {
     if !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(ok) {
         return Ok(());
     }
-    Err(Refusal::new(field, format!("{name:?}: a name has letters, digits, '-', '_' and '.' only")))
+    Err(Refusal::new(
+        field,
+        format!("{name:?}: a name has letters, digits, '-', '_' and '.' only"),
+    ))
 }
 
 #[cfg(test)]
@@ -163,20 +275,38 @@ mod tests {
             ("workload.n_runs", |s| s.workload.n_runs = 0),
             ("workload.warmup", |s| s.workload.warmup = u32::MAX),
             ("workload.model", |s| s.workload.model.clear()),
-            ("workload.prompts.texts", |s| s.workload.prompts = PromptSource::Texts { texts: vec![] }),
-            ("workload.load.concurrency", |s| s.workload.load = Load::Closed { concurrency: 2 }),
-            ("workload.sampling.max_tokens", |s| s.workload.sampling.max_tokens = 0),
-            ("workload.sampling.temperature", |s| s.workload.sampling.temperature = f32::NAN),
+            ("workload.prompts.texts", |s| {
+                s.workload.prompts = PromptSource::Texts { texts: vec![] }
+            }),
+            ("workload.load.concurrency", |s| {
+                s.workload.load = Load::Closed { concurrency: 2 }
+            }),
+            ("workload.sampling.max_tokens", |s| {
+                s.workload.sampling.max_tokens = 0
+            }),
+            ("workload.sampling.temperature", |s| {
+                s.workload.sampling.temperature = f32::NAN
+            }),
             ("workload.sampling.top_k", |s| s.workload.sampling.top_k = 0),
-            ("workload.sampling.top_p", |s| s.workload.sampling.top_p = 0.0),
+            ("workload.sampling.top_p", |s| {
+                s.workload.sampling.top_p = 0.0
+            }),
             ("workload.allow_failures.percent", |s| {
                 s.workload.allow_failures = AllowFailures::Percent { percent: f64::NAN };
             }),
             ("limits.ready_timeout_ms", |s| s.limits.ready_timeout_ms = 0),
-            ("limits.stop_grace_ms", |s| s.limits.stop_grace_ms = u64::MAX),
+            ("limits.stop_grace_ms", |s| {
+                s.limits.stop_grace_ms = u64::MAX
+            }),
             ("arm.threads", |s| s.arm.threads = Some(0)),
-            ("arm.engine.id", |s| s.arm.engine = EngineRef::Chapter { id: "../ch01".to_owned() }),
-            ("arm.options.ttft_ms", |s| drop(s.arm.options.insert("ttft_ms".to_owned(), "\0".to_owned()))),
+            ("arm.engine.id", |s| {
+                s.arm.engine = EngineRef::Chapter {
+                    id: "../ch01".to_owned(),
+                }
+            }),
+            ("arm.options.ttft_ms", |s| {
+                drop(s.arm.options.insert("ttft_ms".to_owned(), "\0".to_owned()))
+            }),
         ];
         for (field, spoil) in cases {
             let mut spoiled = fake_spec();

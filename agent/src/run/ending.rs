@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use contracts::run::{RunFailure, RunState, RunStatus, Stage};
 
-use super::launch::Link;
 use super::story::{Failure, Run};
 use super::{Active, Bench, Interrupt, now_unix_ms};
 use crate::process::{Child, port};
@@ -14,10 +13,16 @@ use crate::spool::recover::stage_word;
 const PORT_WAIT: Duration = Duration::from_secs(5);
 
 /// Ends the child and all it left behind. A host that is not clean after that is quarantined.
-pub(super) async fn stop(run: &Run, child: Child, addr: Option<std::net::SocketAddr>) -> Result<(), Failure> {
+pub(super) async fn stop(
+    run: &Run,
+    child: Child,
+    addr: Option<std::net::SocketAddr>,
+) -> Result<(), Failure> {
     let limits = run.active.record.status().spec.limits;
     let keeper = child.identity().keeper.pid;
-    let report = child.stop(Duration::from_millis(limits.stop_grace_ms)).await;
+    let report = child
+        .stop(Duration::from_millis(limits.stop_grace_ms))
+        .await;
     run.active.record.update(|status| {
         let lifecycle = &mut status.lifecycle;
         lifecycle.stop_ms = Some(report.stop_ms);
@@ -27,11 +32,17 @@ pub(super) async fn stop(run: &Run, child: Child, addr: Option<std::net::SocketA
         lifecycle.rss_bytes_max = report.rss_bytes_max;
     });
     let dirt = if !report.clean {
-        format!("processes of run {} could not be ended (keeper pid {keeper})", run.active.id)
+        format!(
+            "processes of run {} could not be ended (keeper pid {keeper})",
+            run.active.id
+        )
     } else if let Some(addr) = addr
         && !port::port_refuses(addr, PORT_WAIT).await
     {
-        format!("{addr}, the port of run {}, still answers though its server was ended", run.active.id)
+        format!(
+            "{addr}, the port of run {}, still answers though its server was ended",
+            run.active.id
+        )
     } else {
         return Ok(());
     };
@@ -43,7 +54,13 @@ pub(super) async fn stop(run: &Run, child: Child, addr: Option<std::net::SocketA
 
 /// Puts the run's end on disk and on record.
 pub(super) async fn finish(run: Run, outcome: Result<(), Failure>) {
-    let Run { bench, active, folder, writer, .. } = run;
+    let Run {
+        bench,
+        active,
+        folder,
+        writer,
+        ..
+    } = run;
     let (outcome, totals) = match writer.finish().await {
         Ok(totals) => (outcome, Ok(totals)),
         Err(error) => {
@@ -52,7 +69,10 @@ pub(super) async fn finish(run: Run, outcome: Result<(), Failure>) {
                 message: format!("the spool: {error}"),
                 log_tail: Vec::new(),
             };
-            (outcome.and(Err(Failure::Failed(failure))), folder.count_samples())
+            (
+                outcome.and(Err(Failure::Failed(failure))),
+                folder.count_samples(),
+            )
         }
     };
     let mut status = active.record.status();
@@ -67,7 +87,14 @@ pub(super) async fn finish(run: Run, outcome: Result<(), Failure>) {
 /// The end of a run that could not even be told properly. What is on disk stays.
 pub(super) fn give_up(bench: &Bench, active: &Active, stage: Stage, message: String) {
     let mut status = active.record.status();
-    conclude(&mut status, Err(Failure::Failed(RunFailure { stage, message, log_tail: Vec::new() })));
+    conclude(
+        &mut status,
+        Err(Failure::Failed(RunFailure {
+            stage,
+            message,
+            log_tail: Vec::new(),
+        })),
+    );
     status.samples = bench.spool.folder(&active.id).count_samples().ok();
     publish(bench, active, status);
 }
@@ -94,12 +121,24 @@ fn conclude(status: &mut RunStatus, outcome: Result<(), Failure>) {
         Err(Failure::Gone(stage)) => {
             status.state = RunState::Failed;
             let message = format!("the engine ended during {}", stage_word(stage));
-            status.failure = Some(RunFailure { stage, message, log_tail: Vec::new() });
+            status.failure = Some(RunFailure {
+                stage,
+                message,
+                log_tail: Vec::new(),
+            });
         }
         Err(Failure::Interrupted(Interrupt::Deadline, stage)) => {
             status.state = RunState::Failed;
-            let message = format!("the deadline of {} s passed during {}", status.deadline_s, stage_word(stage));
-            status.failure = Some(RunFailure { stage, message, log_tail: Vec::new() });
+            let message = format!(
+                "the deadline of {} s passed during {}",
+                status.deadline_s,
+                stage_word(stage)
+            );
+            status.failure = Some(RunFailure {
+                stage,
+                message,
+                log_tail: Vec::new(),
+            });
         }
         Err(Failure::Interrupted(Interrupt::Cancelled, _)) => status.state = RunState::Cancelled,
         Err(Failure::Interrupted(Interrupt::Shutdown, stage)) => {
@@ -121,19 +160,40 @@ mod tests {
     fn each_outcome_has_its_state_and_its_words() {
         let mut status = fake_status();
         conclude(&mut status, Ok(()));
-        assert_eq!((status.state, status.failure.as_ref()), (RunState::Done, None));
+        assert_eq!(
+            (status.state, status.failure.as_ref()),
+            (RunState::Done, None)
+        );
         assert!(status.ended_unix_ms.is_some());
 
-        conclude(&mut status, Err(Failure::Interrupted(Interrupt::Cancelled, Stage::Load)));
-        assert_eq!((status.state, status.failure.as_ref()), (RunState::Cancelled, None));
+        conclude(
+            &mut status,
+            Err(Failure::Interrupted(Interrupt::Cancelled, Stage::Load)),
+        );
+        assert_eq!(
+            (status.state, status.failure.as_ref()),
+            (RunState::Cancelled, None)
+        );
 
-        conclude(&mut status, Err(Failure::Interrupted(Interrupt::Shutdown, Stage::Measure)));
+        conclude(
+            &mut status,
+            Err(Failure::Interrupted(Interrupt::Shutdown, Stage::Measure)),
+        );
         assert_eq!(status.state, RunState::Cancelled);
-        assert_eq!(status.warnings[0].message, "the agent was shut down during measuring");
+        assert_eq!(
+            status.warnings[0].message,
+            "the agent was shut down during measuring"
+        );
 
-        conclude(&mut status, Err(Failure::Interrupted(Interrupt::Deadline, Stage::Warmup)));
+        conclude(
+            &mut status,
+            Err(Failure::Interrupted(Interrupt::Deadline, Stage::Warmup)),
+        );
         assert_eq!(status.state, RunState::Failed);
         let failure = status.failure.as_ref();
-        assert_eq!(failure.map(|f| f.message.as_str()), Some("the deadline of 60 s passed during warm-up"));
+        assert_eq!(
+            failure.map(|f| f.message.as_str()),
+            Some("the deadline of 60 s passed during warm-up")
+        );
     }
 }

@@ -62,7 +62,9 @@ pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<(Child, Link), Fai
         let sha256 = program.sha256().context("hash the engine's executable")?;
         anyhow::Ok((program, sha256))
     });
-    let opened = opened.await.map_err(|error| run.failed(error.to_string()))?;
+    let opened = opened
+        .await
+        .map_err(|error| run.failed(error.to_string()))?;
     let (program, sha256) = opened.map_err(|error| run.failed(format!("{error:#}")))?;
     super::measure::begin_provenance(run, sha256);
 
@@ -97,7 +99,9 @@ pub(super) fn forward_log(child: &Child, record: Arc<Record>) -> AbortHandle {
             match lines.recv().await {
                 Ok(line) => record.log(&line),
                 // All of them are in the log file; these lines are for people who watch.
-                Err(RecvError::Lagged(missed)) => record.log(&format!("({missed} lines not shown)")),
+                Err(RecvError::Lagged(missed)) => {
+                    record.log(&format!("({missed} lines not shown)"))
+                }
                 Err(RecvError::Closed) => return,
             }
         }
@@ -114,9 +118,16 @@ fn online(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow:
 }
 
 fn serve_args(spec: &RunSpec, resolved: &Resolved, instance: &str) -> Vec<OsString> {
-    let mut args: Vec<String> = ["engine", "serve", "--chapter", &resolved.chapter, "--model", &resolved.model]
-        .map(str::to_owned)
-        .to_vec();
+    let mut args: Vec<String> = [
+        "engine",
+        "serve",
+        "--chapter",
+        &resolved.chapter,
+        "--model",
+        &resolved.model,
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let mut flag = |name: &str, value: String| args.extend([name.to_owned(), value]);
     if let Some(dtype) = spec.arm.dtype {
         flag("--dtype", dtype_word(dtype).to_owned());
@@ -136,12 +147,24 @@ fn serve_args(spec: &RunSpec, resolved: &Resolved, instance: &str) -> Vec<OsStri
 fn offline(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow::Result<Link> {
     let job = serde_json::to_vec(&offline_job(spec, resolved))?;
     let (report, theirs) = std::io::pipe().context("open a pipe for the worker's report")?;
-    child.fds.push((memory_file(&job).context("hand the job to the worker")?, JOB_FD));
+    child.fds.push((
+        memory_file(&job).context("hand the job to the worker")?,
+        JOB_FD,
+    ));
     child.fds.push((theirs.into(), REPORT_FD));
-    child.args = ["engine", "offline", "--job-fd", &JOB_FD.to_string(), "--report-fd", &REPORT_FD.to_string()]
-        .map(OsString::from)
-        .to_vec();
-    Ok(Link::Offline { report: report.into() })
+    child.args = [
+        "engine",
+        "offline",
+        "--job-fd",
+        &JOB_FD.to_string(),
+        "--report-fd",
+        &REPORT_FD.to_string(),
+    ]
+    .map(OsString::from)
+    .to_vec();
+    Ok(Link::Offline {
+        report: report.into(),
+    })
 }
 
 fn offline_job(spec: &RunSpec, resolved: &Resolved) -> OfflineJob {
@@ -198,7 +221,9 @@ mod tests {
         spec.arm.dtype = Some(Dtype::Bf16);
         spec.arm.device = Device::Cuda { index: 1 };
         spec.arm.threads = Some(4);
-        spec.arm.options.insert("ttft_ms".to_owned(), "5".to_owned());
+        spec.arm
+            .options
+            .insert("ttft_ms".to_owned(), "5".to_owned());
         let resolved = Resolved {
             executable: None,
             chapter: "ch02".to_owned(),
@@ -206,7 +231,11 @@ mod tests {
             weights_bytes: None,
         };
         let args = serve_args(&spec, &resolved, "ID");
-        let line = args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let line = args
+            .iter()
+            .map(|arg| arg.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ");
         insta::assert_snapshot!(line, @"engine serve --chapter ch02 --model /m --dtype bf16 --device cuda:1 --threads 4 --option ttft_ms=5 --listen-fd 3 --instance ID");
     }
 }

@@ -15,7 +15,8 @@ use super::launch::Link;
 use super::story::{Failure, Run};
 use crate::host::CpuMeter;
 use crate::load::{
-    Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, OnlineJob, Phase, Server, drive_online, read_offline,
+    Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, OnlineJob, Phase, Server,
+    drive_online, read_offline,
 };
 use crate::process::{self, Child, ReadyError};
 
@@ -25,9 +26,17 @@ const SAMPLES_QUEUE_MAX: usize = 64;
 const SERVED_NAME: &str = "default";
 
 /// Gets the child ready, then makes all requests and spools their samples.
-pub(super) async fn all(run: &Run, child: &Child, link: Link, spawned: Instant) -> Result<(), Failure> {
+pub(super) async fn all(
+    run: &Run,
+    child: &Child,
+    link: Link,
+    spawned: Instant,
+) -> Result<(), Failure> {
     let spec = run.active.record.status().spec;
-    let cpu = CpuWatch { run, child, meter: Mutex::new(None) };
+    let cpu = CpuWatch {
+        run,
+        meter: Mutex::new(None),
+    };
     let (out, samples) = mpsc::channel(SAMPLES_QUEUE_MAX);
     let driven = drive(run, child, link, &spec, spawned, out, &cpu);
     let (end, stored) = tokio::join!(driven, store(run, &spec, samples, &cpu));
@@ -47,8 +56,17 @@ async fn drive(
 ) -> Result<DriveEnd, Failure> {
     match link {
         Link::Online { addr, instance } => {
-            let server = ready(run, child, &format!("http://{addr}"), &instance, spec, spawned).await?;
-            let job = OnlineJob::from_spec(spec, &server).map_err(|error| run.failed(error.to_string()))?;
+            let server = ready(
+                run,
+                child,
+                &format!("http://{addr}"),
+                &instance,
+                spec,
+                spawned,
+            )
+            .await?;
+            let job = OnlineJob::from_spec(spec, &server)
+                .map_err(|error| run.failed(error.to_string()))?;
             let on_phase = |phase| begin(phase, cpu);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
         }
@@ -58,7 +76,15 @@ async fn drive(
                 OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(model), spawned),
                 OfflineEvent::Phase(phase) => begin(phase, cpu),
             };
-            Ok(read_offline(report, &watch, Clock::start(), &out, on_event, &run.stop_load).await)
+            Ok(read_offline(
+                report,
+                &watch,
+                Clock::start(),
+                &out,
+                on_event,
+                &run.stop_load,
+            )
+            .await)
         }
     }
 }
@@ -73,16 +99,30 @@ async fn ready(
     spawned: Instant,
 ) -> Result<Server, Failure> {
     let timeout = Duration::from_millis(spec.limits.ready_timeout_ms);
-    let answer = process::wait_ready(child, &format!("{base_url}/health"), Some(instance), timeout).await;
+    let answer = process::wait_ready(
+        child,
+        &format!("{base_url}/health"),
+        Some(instance),
+        timeout,
+    )
+    .await;
     let answer = answer.map_err(|error| match error {
         ReadyError::Died { .. } => Failure::Gone(Stage::Load),
         other => run.failed(other.to_string()),
     })?;
     let health: Health = serde_json::from_value(answer.health_json)
         .map_err(|error| run.failed(format!("the server's /health: {error}")))?;
-    let chat_template = health.model.as_ref().is_some_and(|model| model.chat_template);
+    let chat_template = health
+        .model
+        .as_ref()
+        .is_some_and(|model| model.chat_template);
     loaded(run, &health.build, health.model, spawned);
-    Ok(Server { base_url: base_url.to_owned(), model: SERVED_NAME.to_owned(), chat_template, ours: true })
+    Ok(Server {
+        base_url: base_url.to_owned(),
+        model: SERVED_NAME.to_owned(),
+        chat_template,
+        ours: true,
+    })
 }
 
 /// What was stored, for the status.
@@ -94,16 +134,25 @@ struct Stored {
 }
 
 /// Takes samples to the spool as they come. Ends when the load generator has.
-async fn store(run: &Run, spec: &RunSpec, mut samples: mpsc::Receiver<Sample>, cpu: &CpuWatch<'_>) -> Stored {
+async fn store(
+    run: &Run,
+    spec: &RunSpec,
+    mut samples: mpsc::Receiver<Sample>,
+    cpu: &CpuWatch<'_>,
+) -> Stored {
     let mut stored = Stored::default();
     while let Some(sample) = samples.recv().await {
-        let total = if sample.warmup { spec.workload.warmup } else { spec.workload.n_runs };
+        let total = if sample.warmup {
+            spec.workload.warmup
+        } else {
+            spec.workload.n_runs
+        };
         let done = sample.index + 1;
         if !sample.warmup {
             stored.failed += u32::from(sample.error.is_some());
             stored.mismatched += u32::from(counts_differ(&sample));
             if done == total {
-                // Now and not later: a worker that is done goes away, and its CPU time with it.
+                // Now and not later: what comes after the last answer is not the measurement.
                 cpu.end();
             }
         }
@@ -136,9 +185,11 @@ fn judge(run: &Run, end: DriveEnd, stored: Stored) -> Result<(), Failure> {
     }
     match end.outcome {
         DriveOutcome::Done => Ok(()),
-        DriveOutcome::Failed { stage, message } => {
-            Err(Failure::Failed(RunFailure { stage, message, log_tail: Vec::new() }))
-        }
+        DriveOutcome::Failed { stage, message } => Err(Failure::Failed(RunFailure {
+            stage,
+            message,
+            log_tail: Vec::new(),
+        })),
         DriveOutcome::WorkerGone { stage } => Err(Failure::Gone(stage)),
         DriveOutcome::Cancelled => Err(run.failed("ended on order")),
     }
@@ -161,7 +212,9 @@ pub(super) fn begin_provenance(run: &Run, engine_sha256: String) {
         definition: contracts::DEFINITION.to_owned(),
         ..Provenance::default()
     };
-    run.active.record.update(|status| status.provenance = Some(provenance));
+    run.active
+        .record
+        .update(|status| status.provenance = Some(provenance));
 }
 
 /// What the engine says of itself once it has loaded: on record, and on disk for the case that we die.
@@ -181,32 +234,54 @@ fn loaded(run: &Run, build: &BuildFacts, model: Option<ModelFacts>, spawned: Ins
 
 /// `0.1.0+3fa1c2d`; without a commit the version alone.
 fn build_word(build: &BuildFacts) -> String {
-    if build.commit.is_empty() { build.version.clone() } else { format!("{}+{}", build.version, build.commit) }
+    if build.commit.is_empty() {
+        build.version.clone()
+    } else {
+        format!("{}+{}", build.version, build.commit)
+    }
 }
 
 /// Who used the CPU while requests were measured.
 struct CpuWatch<'a> {
     run: &'a Run,
-    child: &'a Child,
     meter: Mutex<Option<CpuMeter>>,
 }
 
 impl CpuWatch<'_> {
     fn begin(&self) {
-        *self.meter.lock().unwrap_or_else(PoisonError::into_inner) = Some(CpuMeter::start());
+        let meter = CpuMeter::start();
+        if let Err(error) = &meter {
+            tracing::warn!(run = %self.run.active.id, %error, "the CPU's use cannot be measured");
+        }
+        *self.meter.lock().unwrap_or_else(PoisonError::into_inner) = meter.ok();
     }
 
     /// The first call after `begin` counts.
     fn end(&self) {
-        let Some(meter) = self.meter.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let share = meter.foreign_share(&self.child.pids());
+        let meter = self
+            .meter
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(used) = meter.and_then(|meter| meter.read().ok()) else {
+            return;
+        };
         let record = &self.run.active.record;
         record.update(|status| {
-            status.validity.foreign_cpu_during = share;
-            status.validity.agent_cpu_ms = meter.own_cpu_ms();
+            status.validity.foreign_cpu_during = used.foreign_share;
+            status.validity.agent_cpu_ms = Some(used.own_ms);
         });
-        if let Some(share) = share.filter(|share| *share > FOREIGN_CPU_WARN_SHARE) {
-            record.warn("foreign_cpu", format!("others used {:.0} % of the CPU while measuring", share * 100.0));
+        if let Some(share) = used
+            .foreign_share
+            .filter(|share| *share > FOREIGN_CPU_WARN_SHARE)
+        {
+            record.warn(
+                "foreign_cpu",
+                format!(
+                    "others used {:.0} % of the CPU while measuring",
+                    share * 100.0
+                ),
+            );
         }
     }
 }

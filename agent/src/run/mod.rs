@@ -139,13 +139,19 @@ impl Bench {
         let id = parse_id(&request.run_id)?;
         let _judged = self.admission.lock().await;
         if let Some(known) = self.status(&id)? {
-            return if known.spec == request.spec { Ok(known) } else { Err(StartError::Conflict(id)) };
+            return if known.spec == request.spec {
+                Ok(known)
+            } else {
+                Err(StartError::Conflict(id))
+            };
         }
         if self.closing.is_cancelled() {
             return Err(StartError::Closing);
         }
         if let Some(busy) = self.busy() {
-            return Err(StartError::Busy { holder: busy.id.to_string() });
+            return Err(StartError::Busy {
+                holder: busy.id.to_string(),
+            });
         }
         if let Some(reason) = self.state.quarantine() {
             return Err(StartError::Quarantined(reason));
@@ -155,7 +161,11 @@ impl Bench {
         let lock = self.take_device(&id, &request.spec).await?;
         let status = accepted(request);
         let folder = self.spool.create(&id, &status)?;
-        let current = Current { run_id: id.to_string(), stage: contracts::run::Stage::Preflight, identities: None };
+        let current = Current {
+            run_id: id.to_string(),
+            stage: contracts::run::Stage::Preflight,
+            identities: None,
+        };
         self.state.set_current(&current)?;
         let active = Arc::new(Active {
             id,
@@ -164,7 +174,15 @@ impl Bench {
             interrupt: OnceLock::new(),
         });
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&active));
-        story::begin(Arc::clone(self), active, story::Job { folder, resolved, lock });
+        story::begin(
+            Arc::clone(self),
+            active,
+            story::Job {
+                folder,
+                resolved,
+                lock,
+            },
+        );
         Ok(status)
     }
 
@@ -205,7 +223,8 @@ impl Bench {
 
     /// The run in progress.
     pub fn busy(&self) -> Option<Arc<Active>> {
-        self.slot().filter(|active| !active.record.state().is_final())
+        self.slot()
+            .filter(|active| !active.record.state().is_final())
     }
 
     /// Orders a run to end; one that has ended stays as it is. None: not here.
@@ -220,7 +239,9 @@ impl Bench {
     pub async fn acknowledge(&self, id: &RunId) -> Result<(), AcknowledgeError> {
         let _judged = self.admission.lock().await;
         match self.status(id) {
-            Ok(Some(status)) if !status.state.is_final() => return Err(AcknowledgeError::NotFinal(id.clone())),
+            Ok(Some(status)) if !status.state.is_final() => {
+                return Err(AcknowledgeError::NotFinal(id.clone()));
+            }
             Ok(None) => return Ok(()),
             // What cannot be read can still be removed.
             Ok(Some(_)) | Err(_) => {}
@@ -241,13 +262,19 @@ impl Bench {
         let grace = Duration::from_millis(active.record.status().spec.limits.stop_grace_ms);
         let mut events = active.record.watch();
         let ended = events.wait_for(|_| active.record.state().is_final());
-        if tokio::time::timeout(grace + CLOSE_MARGIN, ended).await.is_err() {
+        if tokio::time::timeout(grace + CLOSE_MARGIN, ended)
+            .await
+            .is_err()
+        {
             tracing::error!(run = %active.id, "the run did not end in time; its keeper ends it");
         }
     }
 
     fn slot(&self) -> Option<Arc<Active>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.slot
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The device's lock if it is free; none if it is taken and the run may wait for it.
@@ -262,7 +289,11 @@ impl Bench {
 
     /// What another process reads that finds the device taken.
     fn holder(&self, id: &RunId) -> String {
-        format!("run {id} of agent {} (pid {})", self.state.agent_id(), std::process::id())
+        format!(
+            "run {id} of agent {} (pid {})",
+            self.state.agent_id(),
+            std::process::id()
+        )
     }
 }
 
@@ -276,12 +307,16 @@ impl Active {
     /// Resolves when the run was ordered to end.
     async fn interrupted(&self) -> Interrupt {
         self.order.cancelled().await;
-        self.interrupt.get().copied().unwrap_or(Interrupt::Cancelled)
+        self.interrupt
+            .get()
+            .copied()
+            .unwrap_or(Interrupt::Cancelled)
     }
 }
 
 fn parse_id(text: &str) -> Result<RunId, Refusal> {
-    RunId::parse(text).ok_or_else(|| Refusal::new("run_id", "must be a ULID (26 characters of 0-9 A-Z)"))
+    RunId::parse(text)
+        .ok_or_else(|| Refusal::new("run_id", "must be a ULID (26 characters of 0-9 A-Z)"))
 }
 
 fn accepted(request: StartRun) -> RunStatus {
@@ -303,6 +338,8 @@ fn accepted(request: StartRun) -> RunStatus {
 
 /// Wall-clock time, for people only.
 pub fn now_unix_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -17,7 +17,7 @@ use crate::process::device_lock;
 const MEMORY_MARGIN_BYTES: u64 = 256 << 20;
 /// How long the machine is watched: enough ticks of the kernel's clock for a share, and no more,
 /// since every run waits for it.
-const QUIET_WATCH: Duration = Duration::from_millis(100);
+const QUIET_WATCH: Duration = Duration::from_millis(120);
 
 /// Gives the device's lock, which the child's keeper will hold.
 pub(super) async fn pass(run: &Run, lock: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
@@ -28,7 +28,9 @@ pub(super) async fn pass(run: &Run, lock: Option<OwnedFd>) -> Result<OwnedFd, Fa
         None => {
             let wait = Duration::from_millis(spec.limits.device_wait_ms);
             let holder = run.bench.holder(&run.active.id);
-            device_lock::acquire(&spec.arm.device, &holder, wait).await.map_err(|error| run.failed(error.to_string()))?
+            device_lock::acquire(&spec.arm.device, &holder, wait)
+                .await
+                .map_err(|error| run.failed(error.to_string()))?
         }
     };
     quiet(run).await;
@@ -36,7 +38,11 @@ pub(super) async fn pass(run: &Run, lock: Option<OwnedFd>) -> Result<OwnedFd, Fa
 }
 
 fn memory(run: &Run, device: Device, weights_bytes: Option<u64>) -> Result<(), Failure> {
-    let weights = if device == Device::Cpu { weights_bytes.unwrap_or(0) } else { 0 };
+    let weights = if device == Device::Cpu {
+        weights_bytes.unwrap_or(0)
+    } else {
+        0
+    };
     let needed = weights.saturating_add(MEMORY_MARGIN_BYTES);
     let available = host::state().memory_available_bytes;
     // 0: the system does not say.
@@ -53,12 +59,19 @@ fn memory(run: &Run, device: Device, weights_bytes: Option<u64>) -> Result<(), F
 
 /// What others use of the CPU before the run: a validity figure, never a refusal.
 async fn quiet(run: &Run) {
-    let meter = host::CpuMeter::start();
+    let Ok(meter) = host::CpuMeter::start() else {
+        return;
+    };
     tokio::time::sleep(QUIET_WATCH).await;
-    let share = meter.foreign_share(&[]);
-    run.active.record.update(|status| status.validity.foreign_cpu_before = share);
+    let share = meter.read().ok().and_then(|used| used.foreign_share);
+    run.active
+        .record
+        .update(|status| status.validity.foreign_cpu_before = share);
     if let Some(share) = share.filter(|share| *share > FOREIGN_CPU_WARN_SHARE) {
-        let message = format!("others used {:.0} % of the CPU just before the run", share * 100.0);
+        let message = format!(
+            "others used {:.0} % of the CPU just before the run",
+            share * 100.0
+        );
         run.active.record.warn("foreign_cpu_before", message);
     }
 }

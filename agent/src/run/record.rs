@@ -37,9 +37,18 @@ impl Record {
     /// A run that was just accepted; `status.state` is its first event.
     pub fn new(status: RunStatus) -> Self {
         let state = status.state;
-        let inner =
-            Inner { status, stage: Stage::Preflight, events: Vec::new(), log_events: 0, last_progress: None };
-        let record = Self { inner: Mutex::new(inner), last_seq: watch::Sender::new(0), accepted: Instant::now() };
+        let inner = Inner {
+            status,
+            stage: Stage::Preflight,
+            events: Vec::new(),
+            log_events: 0,
+            last_progress: None,
+        };
+        let record = Self {
+            inner: Mutex::new(inner),
+            last_seq: watch::Sender::new(0),
+            accepted: Instant::now(),
+        };
         record.push(&mut record.lock(), EventKind::State { state });
         record
     }
@@ -99,7 +108,10 @@ impl Record {
     pub fn progress(&self, done: u64, total: u64) {
         let mut inner = self.lock();
         let now = Instant::now();
-        if inner.last_progress.is_none_or(|last| now.duration_since(last) >= PROGRESS_INTERVAL) {
+        if inner
+            .last_progress
+            .is_none_or(|last| now.duration_since(last) >= PROGRESS_INTERVAL)
+        {
             inner.last_progress = Some(now);
             self.push(&mut inner, EventKind::Progress { done, total });
         }
@@ -112,7 +124,10 @@ impl Record {
         if warnings.len() >= WARNINGS_MAX || warnings.iter().any(|warning| warning.code == code) {
             return;
         }
-        let warning = Warning { code: code.to_owned(), message };
+        let warning = Warning {
+            code: code.to_owned(),
+            message,
+        };
         warnings.push(warning.clone());
         self.push(&mut inner, EventKind::Warning { warning });
     }
@@ -123,7 +138,9 @@ impl Record {
         inner.log_events += 1;
         let line = match inner.log_events {
             n if n <= LOG_EVENTS_MAX => truncated(line),
-            n if n == LOG_EVENTS_MAX + 1 => format!("({LOG_EVENTS_MAX} lines shown; the others are in the agent's log.txt)"),
+            n if n == LOG_EVENTS_MAX + 1 => {
+                format!("({LOG_EVENTS_MAX} lines shown; the others are in the agent's log.txt)")
+            }
             _ => return,
         };
         self.push(&mut inner, EventKind::Log { line });

@@ -29,7 +29,11 @@ pub struct Resolved {
 }
 
 /// Checks all that can be known without loading. May read a tokenizer: call it where blocking is fine.
-pub fn resolve(spec: &RunSpec, roots: &ModelRoots, engines: &[EngineEntry]) -> Result<Resolved, Refusal> {
+pub fn resolve(
+    spec: &RunSpec,
+    roots: &ModelRoots,
+    engines: &[EngineEntry],
+) -> Result<Resolved, Refusal> {
     check::spec(spec)?;
     device(spec.arm.device)?;
     let (executable, chapter) = engine_of(&spec.arm.engine, engines)?;
@@ -42,7 +46,12 @@ pub fn resolve(spec: &RunSpec, roots: &ModelRoots, engines: &[EngineEntry]) -> R
         }
     }
     let weights_bytes = weights_bytes(Path::new(&model));
-    Ok(Resolved { executable, chapter, model, weights_bytes })
+    Ok(Resolved {
+        executable,
+        chapter,
+        model,
+        weights_bytes,
+    })
 }
 
 fn device(device: Device) -> Result<(), Refusal> {
@@ -54,10 +63,16 @@ fn device(device: Device) -> Result<(), Refusal> {
     if built_in {
         return Ok(());
     }
-    Err(Refusal::new("arm.device", format!("this agent is built without the feature `{feature}`; use the cpu")))
+    Err(Refusal::new(
+        "arm.device",
+        format!("this agent is built without the feature `{feature}`; use the cpu"),
+    ))
 }
 
-fn engine_of(engine: &EngineRef, engines: &[EngineEntry]) -> Result<(Option<PathBuf>, String), Refusal> {
+fn engine_of(
+    engine: &EngineRef,
+    engines: &[EngineEntry],
+) -> Result<(Option<PathBuf>, String), Refusal> {
     match engine {
         EngineRef::Chapter { id } => {
             let chapter = engine::chapters::find(id).map_err(|error| unknown_chapter(&error))?;
@@ -66,12 +81,20 @@ fn engine_of(engine: &EngineRef, engines: &[EngineEntry]) -> Result<(Option<Path
         EngineRef::Named { name, chapter } => {
             let Some(entry) = engines.iter().find(|entry| entry.name == *name) else {
                 let known: Vec<&str> = engines.iter().map(|entry| entry.name.as_str()).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                let message = format!("{name:?} is not in this agent's engines.toml; it names: {known}");
+                let known = if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                let message =
+                    format!("{name:?} is not in this agent's engines.toml; it names: {known}");
                 return Err(Refusal::new("arm.engine.name", message));
             };
             let chapter = chapter.clone().ok_or_else(|| {
-                Refusal::new("arm.engine.chapter", format!("{name} is a build of ours: name the chapter to run"))
+                Refusal::new(
+                    "arm.engine.chapter",
+                    format!("{name} is a build of ours: name the chapter to run"),
+                )
             })?;
             Ok((Some(entry.path.clone()), chapter))
         }
@@ -89,7 +112,9 @@ fn unknown_chapter(error: &EngineError) -> Refusal {
 /// The model's path, made absolute and checked against the roots, or its name as it is.
 fn model_of(name: &str, roots: &ModelRoots) -> Result<String, Refusal> {
     let refuse = |message: String| Err(Refusal::new("workload.model", message));
-    let Some(path) = path_of(name, roots) else { return Ok(name.to_owned()) };
+    let Some(path) = path_of(name, roots) else {
+        return Ok(name.to_owned());
+    };
     let real = match path.canonicalize() {
         Ok(real) => real,
         // Outside the roots, whether a path exists is nobody's business.
@@ -118,20 +143,32 @@ fn path_of(name: &str, roots: &ModelRoots) -> Option<PathBuf> {
     }
     let found = match roots {
         ModelRoots::Any => path.exists().then(|| path.to_path_buf()),
-        ModelRoots::Under(roots) => roots.iter().map(|root| root.join(path)).find(|path| path.exists()),
+        ModelRoots::Under(roots) => roots
+            .iter()
+            .map(|root| root.join(path))
+            .find(|path| path.exists()),
     };
     // What looks like a path and is not there is no hub id.
-    let looks_like_a_path = name.starts_with('.') || name.ends_with(".gguf") || name.matches('/').count() > 1;
+    let looks_like_a_path =
+        name.starts_with('.') || name.ends_with(".gguf") || name.matches('/').count() > 1;
     found.or_else(|| looks_like_a_path.then(|| path.to_path_buf()))
 }
 
 /// Template and context, by the model's own tokenizer.
-fn workload(workload: &Workload, model: &str, dtype: Option<Dtype>, chapter: &Chapter) -> Result<(), Refusal> {
+fn workload(
+    workload: &Workload,
+    model: &str,
+    dtype: Option<Dtype>,
+    chapter: &Chapter,
+) -> Result<(), Refusal> {
     let inspection = engine::inspect::inspect_as(model, dtype)
         .map_err(|error| Refusal::new("workload.model", format!("{error} ({})", chapter.id)))?;
     let chat = match workload.endpoint {
         Endpoint::Chat if !inspection.chat_template => {
-            return Err(Refusal::new("workload.endpoint", format!("{model} has no chat template; use completions")));
+            return Err(Refusal::new(
+                "workload.endpoint",
+                format!("{model} has no chat template; use completions"),
+            ));
         }
         Endpoint::Auto => inspection.chat_template,
         endpoint => endpoint == Endpoint::Chat,
@@ -143,16 +180,30 @@ fn workload(workload: &Workload, model: &str, dtype: Option<Dtype>, chapter: &Ch
     Ok(())
 }
 
-fn fits(inspection: &Inspection, index: usize, text: &str, chat: bool, max_tokens: u32) -> Result<(), Refusal> {
+fn fits(
+    inspection: &Inspection,
+    index: usize,
+    text: &str,
+    chat: bool,
+    max_tokens: u32,
+) -> Result<(), Refusal> {
     let input = if chat {
-        Input::Chat(vec![ChatMessage { role: "user".to_owned(), content: text.into() }])
+        Input::Chat(vec![ChatMessage {
+            role: "user".to_owned(),
+            content: text.into(),
+        }])
     } else {
         Input::Text(text.to_owned())
     };
     let ids = inspection.text.encode(&input);
-    let ids = ids.map_err(|error| Refusal::new("workload.prompts.texts", format!("prompt {index}: {error}")))?;
+    let ids = ids.map_err(|error| {
+        Refusal::new("workload.prompts.texts", format!("prompt {index}: {error}"))
+    })?;
     if ids.is_empty() {
-        return Err(Refusal::new("workload.prompts.texts", format!("prompt {index} has no tokens")));
+        return Err(Refusal::new(
+            "workload.prompts.texts",
+            format!("prompt {index} has no tokens"),
+        ));
     }
     let max_tokens = max_tokens as usize;
     if ids.len() + max_tokens > inspection.context_tokens {
@@ -161,7 +212,10 @@ fn fits(inspection: &Inspection, index: usize, text: &str, chat: bool, max_token
             max_tokens,
             context_tokens: inspection.context_tokens,
         };
-        return Err(Refusal::new("workload.sampling.max_tokens", format!("prompt {index}: {error}")));
+        return Err(Refusal::new(
+            "workload.sampling.max_tokens",
+            format!("prompt {index}: {error}"),
+        ));
     }
     Ok(())
 }
@@ -172,7 +226,15 @@ fn weights_bytes(model: &Path) -> Option<u64> {
     if meta.is_file() {
         return Some(meta.len());
     }
-    let files = std::fs::read_dir(model).ok()?.flatten().map(|entry| entry.path());
+    let files = std::fs::read_dir(model)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path());
     let weights = files.filter(|path| path.extension().is_some_and(|ext| ext == "safetensors"));
-    Some(weights.filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum())
+    Some(
+        weights
+            .filter_map(|path| path.metadata().ok())
+            .map(|meta| meta.len())
+            .sum(),
+    )
 }

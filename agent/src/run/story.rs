@@ -76,11 +76,27 @@ async fn tell(bench: Arc<Bench>, active: Arc<Active>, job: Job) {
     let writer = match Writer::start(&job.folder, Arc::clone(&active.record)) {
         Ok(writer) => writer,
         Err(error) => {
-            return ending::give_up(&bench, &active, Stage::Preflight, format!("the spool: {error}"));
+            return ending::give_up(
+                &bench,
+                &active,
+                Stage::Preflight,
+                format!("the spool: {error}"),
+            );
         }
     };
-    let Job { folder, resolved, lock } = job;
-    let run = Run { bench, active, folder, resolved, writer, stop_load: CancellationToken::new() };
+    let Job {
+        folder,
+        resolved,
+        lock,
+    } = job;
+    let run = Run {
+        bench,
+        active,
+        folder,
+        resolved,
+        writer,
+        stop_load: CancellationToken::new(),
+    };
     let outcome = attempt(&run, lock).await;
     ending::finish(run, outcome).await;
 }
@@ -96,7 +112,9 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
 
     run.enter(Stage::Load);
     let addr = link.addr();
-    let measured = run.guarded(Some(&child), measure::all(run, &child, link, spawned)).await;
+    let measured = run
+        .guarded(Some(&child), measure::all(run, &child, link, spawned))
+        .await;
 
     run.enter(Stage::Stop);
     let stopped = ending::stop(run, child, addr).await;
@@ -114,7 +132,11 @@ impl Run {
     /// A failure of the stage under way.
     pub fn failed(&self, message: impl Into<String>) -> Failure {
         let stage = self.active.record.stage();
-        Failure::Failed(RunFailure { stage, message: message.into(), log_tail: Vec::new() })
+        Failure::Failed(RunFailure {
+            stage,
+            message: message.into(),
+            log_tail: Vec::new(),
+        })
     }
 
     /// Does `work`, unless the run is ordered to end, its deadline passes or its child dies.
@@ -125,7 +147,8 @@ impl Run {
     ) -> Result<T, Failure> {
         let mut work = pin!(work);
         let status = self.active.record.status();
-        let deadline = Instant::from_std(self.active.record.accepted()) + Duration::from_secs(status.deadline_s);
+        let deadline = Instant::from_std(self.active.record.accepted())
+            + Duration::from_secs(status.deadline_s);
         let failure = tokio::select! {
             biased;
             done = &mut work => match done {
@@ -154,17 +177,26 @@ impl Run {
 /// Adds the child's part to a failure: how it ended, if it did, and its last lines.
 async fn explained(child: Option<&Child>, failure: Failure) -> Failure {
     let (stage, said) = match failure {
-        Failure::Failed(failure) if failure.log_tail.is_empty() => (failure.stage, Some(failure.message)),
+        Failure::Failed(failure) if failure.log_tail.is_empty() => {
+            (failure.stage, Some(failure.message))
+        }
         Failure::Gone(stage) => (stage, None),
         other => return other,
     };
     let Some(child) = child else {
-        return Failure::Failed(RunFailure { stage, message: said.unwrap_or_default(), log_tail: Vec::new() });
+        return Failure::Failed(RunFailure {
+            stage,
+            message: said.unwrap_or_default(),
+            log_tail: Vec::new(),
+        });
     };
     let ended = match timeout(DEATH_NOTICE_WAIT, child.exited()).await {
         Ok(exit) => {
             child.log().settle(DRAIN_WAIT).await;
-            Some(format!("the engine ended during {}: {exit}", stage_word(stage)))
+            Some(format!(
+                "the engine ended during {}: {exit}",
+                stage_word(stage)
+            ))
         }
         Err(_) => None,
     };
@@ -174,7 +206,11 @@ async fn explained(child: Option<&Child>, failure: Failure) -> Failure {
         (None, Some(said)) => said,
         (None, None) => "the engine closed its report and did not end".to_owned(),
     };
-    Failure::Failed(RunFailure { stage, message, log_tail: child.log().tail(LOG_TAIL_LINES) })
+    Failure::Failed(RunFailure {
+        stage,
+        message,
+        log_tail: child.log().tail(LOG_TAIL_LINES),
+    })
 }
 
 async fn exited(child: Option<&Child>) -> ExitInfo {

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use contracts::generate::SamplingParams;
 use contracts::run::{
-    AllowFailures, Arm, CacheState, Device, Endpoint, EngineRef, Limits, Load, Mode, PromptSource, RunSpec, RunState,
-    RunStatus, Workload,
+    AllowFailures, Arm, CacheState, Device, Endpoint, EngineRef, Limits, Load, Mode, PromptSource,
+    RunSpec, RunState, RunStatus, Workload,
 };
 
 /// The usual spec.
 pub fn fake_spec() -> RunSpec {
     RunSpec {
         arm: Arm {
-            engine: EngineRef::Chapter { id: "fake".to_owned() },
+            engine: EngineRef::Chapter {
+                id: "fake".to_owned(),
+            },
             mode: Mode::Offline,
             dtype: None,
             device: Device::Cpu,
@@ -22,7 +24,9 @@ pub fn fake_spec() -> RunSpec {
         },
         workload: Workload {
             model: "dummy:tiny-llm".to_owned(),
-            prompts: PromptSource::Texts { texts: vec!["Why?".to_owned()] },
+            prompts: PromptSource::Texts {
+                texts: vec!["Why?".to_owned()],
+            },
             endpoint: Endpoint::Auto,
             sampling: SamplingParams::default(),
             load: Load::Closed { concurrency: 1 },

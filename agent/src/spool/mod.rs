@@ -80,14 +80,20 @@ pub struct Spool {
 impl Spool {
     /// `root` exists and is ours alone.
     pub fn new(root: PathBuf) -> Self {
-        Self { root, bookmark: Mutex::new(None) }
+        Self {
+            root,
+            bookmark: Mutex::new(None),
+        }
     }
 
     /// Makes room for a run: checks the limits, then writes its first status.
     pub fn create(&self, id: &RunId, status: &RunStatus) -> Result<RunFolder, SpoolError> {
         self.check_room()?;
         let folder = self.folder(id);
-        let io = |source| SpoolError::Io { path: folder.path.clone(), source };
+        let io = |source| SpoolError::Io {
+            path: folder.path.clone(),
+            source,
+        };
         fs::create_dir_all(&folder.path).map_err(io)?;
         folder.save(status).map_err(io)?;
         Ok(folder)
@@ -125,11 +131,16 @@ impl Spool {
 
     /// The folder of `id`, whether it is there or not.
     pub fn folder(&self, id: &RunId) -> RunFolder {
-        RunFolder { path: self.root.join(id.as_str()) }
+        RunFolder {
+            path: self.root.join(id.as_str()),
+        }
     }
 
     fn check_room(&self) -> Result<(), SpoolError> {
-        let io = |source| SpoolError::Io { path: self.root.clone(), source };
+        let io = |source| SpoolError::Io {
+            path: self.root.clone(),
+            source,
+        };
         let ids = self.ids().map_err(io)?;
         if ids.len() >= SPOOLED_RUNS_MAX {
             return Err(SpoolError::Full(format!(
@@ -187,8 +198,14 @@ impl RunFolder {
     }
 
     fn bytes(&self) -> u64 {
-        let Ok(entries) = fs::read_dir(&self.path) else { return 0 };
-        entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|meta| meta.len()).sum()
+        let Ok(entries) = fs::read_dir(&self.path) else {
+            return 0;
+        };
+        entries
+            .flatten()
+            .filter_map(|entry| entry.metadata().ok())
+            .map(|meta| meta.len())
+            .sum()
     }
 }
 

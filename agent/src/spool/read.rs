@@ -34,7 +34,10 @@ impl Spool {
         let mut lines = 0;
         while lines < limit && (lines == 0 || page.len() < PAGE_BYTES_MAX) {
             let before = page.len();
-            let bytes = file.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut page)?;
+            let bytes = file
+                .by_ref()
+                .take(LINE_BYTES_MAX)
+                .read_until(b'\n', &mut page)?;
             if bytes == 0 {
                 break;
             }
@@ -47,7 +50,11 @@ impl Spool {
             offset += bytes as u64;
         }
         if let Ok(mut bookmark) = self.bookmark.lock() {
-            *bookmark = Some(Bookmark { run: id.clone(), line, offset });
+            *bookmark = Some(Bookmark {
+                run: id.clone(),
+                line,
+                offset,
+            });
         }
         Ok(page)
     }
@@ -61,7 +68,9 @@ impl Spool {
             Ok(file) => {
                 for line in BufReader::new(file).lines() {
                     // A torn last line was never told to anyone.
-                    let Ok(event) = serde_json::from_str::<RunEvent>(&line?) else { break };
+                    let Ok(event) = serde_json::from_str::<RunEvent>(&line?) else {
+                        break;
+                    };
                     if event.seq > after {
                         events.push(event.clone());
                     }
@@ -74,7 +83,13 @@ impl Spool {
         let ended = matches!(last, Some(RunEvent { what: EventKind::State { state }, .. }) if state.is_final());
         let (seq, at_ms) = last.map_or((0, 0), |event| (event.seq, event.at_ms));
         if !ended && status.state.is_final() && seq + 1 > after {
-            events.push(RunEvent { seq: seq + 1, at_ms, what: EventKind::State { state: status.state } });
+            events.push(RunEvent {
+                seq: seq + 1,
+                at_ms,
+                what: EventKind::State {
+                    state: status.state,
+                },
+            });
         }
         Ok(events)
     }
@@ -93,6 +108,10 @@ impl RunFolder {
     pub fn append_event(&self, event: &RunEvent) -> io::Result<()> {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
-        File::options().append(true).create(true).open(self.events_file())?.write_all(&line)
+        File::options()
+            .append(true)
+            .create(true)
+            .open(self.events_file())?
+            .write_all(&line)
     }
 }

@@ -35,17 +35,22 @@ impl Writer {
         let mut files = Files::create(folder, record)?;
         let (queue, mut messages) = mpsc::channel(QUEUE_MAX);
         let (tell, ended) = oneshot::channel();
-        std::thread::Builder::new().name("spool".to_owned()).spawn(move || {
-            let end = files.write_all(&mut messages);
-            // Nobody listens if the run was given up; there is nobody to tell then.
-            let _ = tell.send(end);
-        })?;
+        std::thread::Builder::new()
+            .name("spool".to_owned())
+            .spawn(move || {
+                let end = files.write_all(&mut messages);
+                // Nobody listens if the run was given up; there is nobody to tell then.
+                let _ = tell.send(end);
+            })?;
         Ok(Self { queue, ended })
     }
 
     /// Hands a sample over. False: the thread has ended with an error, which [`finish`](Self::finish) gives.
     pub async fn sample(&self, sample: Sample) -> bool {
-        self.queue.send(Message::Sample(Box::new(sample))).await.is_ok()
+        self.queue
+            .send(Message::Sample(Box::new(sample)))
+            .await
+            .is_ok()
     }
 
     /// Says that the record has new events. A full queue needs no more telling.
@@ -56,7 +61,9 @@ impl Writer {
     /// All that was sent is on disk; what it came to.
     pub async fn finish(self) -> io::Result<SampleTotals> {
         drop(self.queue);
-        self.ended.await.unwrap_or_else(|_| Err(io::Error::other("the spool's thread ended early")))
+        self.ended
+            .await
+            .unwrap_or_else(|_| Err(io::Error::other("the spool's thread ended early")))
     }
 }
 
@@ -93,7 +100,10 @@ impl Files {
         self.new_events()?;
         self.samples.get_ref().sync_all()?;
         self.events.get_ref().sync_all()?;
-        Ok(SampleTotals { count: self.count, sha256: hex::encode(self.hash.clone().finalize()) })
+        Ok(SampleTotals {
+            count: self.count,
+            sha256: hex::encode(self.hash.clone().finalize()),
+        })
     }
 
     /// Each line is handed to the kernel as a whole: a killed agent loses at most the line in hand.
@@ -102,7 +112,10 @@ impl Files {
         line.push(b'\n');
         self.samples_bytes += line.len() as u64;
         if self.samples_bytes > SAMPLES_BYTES_MAX {
-            return Err(io::Error::other(format!("samples exceed the limit of {} MiB", SAMPLES_BYTES_MAX >> 20)));
+            return Err(io::Error::other(format!(
+                "samples exceed the limit of {} MiB",
+                SAMPLES_BYTES_MAX >> 20
+            )));
         }
         self.samples.write_all(&line)?;
         self.samples.flush()?;
