@@ -26,9 +26,10 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, admit, metrics};
+use super::{Engine, RequestId, Setup, StepEvent, metrics};
 use crate::{
     error::EngineError,
+    sampling,
     text::{Input, MIN_VOCAB_SIZE, Text},
 };
 
@@ -123,7 +124,10 @@ impl Options {
             template: take(&mut given, "template")?.unwrap_or(true),
         };
         match given.keys().next() {
-            Some(name) => Err(EngineError::bad_input("option", format!("{name:?}: this chapter does not know it"))),
+            Some(name) => Err(EngineError::bad_input(
+                "option",
+                format!("{name:?}: this chapter does not know it"),
+            )),
             None => Ok(options),
         }
     }
@@ -174,7 +178,23 @@ impl Engine for Fake {
         params: &SamplingParams,
     ) -> Result<(), EngineError> {
         let submitted = Instant::now();
-        let input_ids = admit(&self.text, &self.facts, input, params)?;
+        sampling::check(params)?;
+        let input_ids = self.text.encode(input)?;
+        if input_ids.is_empty() {
+            return Err(EngineError::bad_input(
+                "prompt",
+                "has no tokens; there is nothing to continue",
+            ));
+        }
+        let context_tokens = CONTEXT_TOKENS as usize;
+        let (input_tokens, max_tokens) = (input_ids.len(), params.max_tokens as usize);
+        if input_tokens + max_tokens > context_tokens {
+            return Err(EngineError::ContextTooLong {
+                input_tokens,
+                max_tokens,
+                context_tokens,
+            });
+        }
         let number = self.submitted;
         self.submitted += 1;
         self.queue.push_back(Request {

@@ -46,14 +46,11 @@ enum DtypeWord {
     Bf16,
 }
 
-/// How a result is printed.
+/// How a result is printed: for people, as one document with `"schema": 1`, for a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// For people
     Text,
-    /// One document, `"schema": 1`
     Json,
-    /// For a report
     Markdown,
 }
 

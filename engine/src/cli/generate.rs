@@ -30,13 +30,13 @@ pub(super) struct Args {
     #[arg(long, default_value_t = defaults::MAX_TOKENS, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
     /// 0 takes the most likely token
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     temperature: f32,
     /// Draw among the K most likely tokens; -1 among all
     #[arg(long, default_value_t = -1, allow_negative_numbers = true)]
     top_k: i32,
     /// Draw among the fewest tokens whose probability reaches P
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f32,
     /// Go on after the end-of-sequence token
     #[arg(long)]

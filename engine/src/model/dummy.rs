@@ -238,10 +238,11 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::model::tensors;
+    use crate::model::{forward::Forward, tensors};
 
     /// All weights of `dummy:tiny-llm`, as little-endian f32, in the order of the tensors' list.
-    const TINY_LLM_SHA256: &str = "";
+    const TINY_LLM_SHA256: &str =
+        "22f77b494160637ff3ad27933d965807dbbbbf914e3a29cad67847650fac9eb0";
 
     #[test]
     fn tiny_llm_has_the_same_bits_everywhere() {
@@ -259,6 +260,52 @@ mod tests {
             (12_500_000..13_500_000).contains(&parameters),
             "{parameters}"
         );
+    }
+
+    /// The head lets only visible ids be chosen, by far, whatever stands before: tied or not.
+    #[test]
+    fn what_is_not_emittable_is_far_from_being_chosen() {
+        let tiny = config("tiny-llm").unwrap();
+        let deep_and_tied = Config {
+            hidden: 128,
+            intermediate: 256,
+            vocab: 1000,
+            layers: 24,
+            tied: true,
+            head_dim: 64,
+            ..config("tiny-llm").unwrap()
+        };
+        for config in [tiny, deep_and_tied] {
+            let text = Text::made(config.vocab).unwrap();
+            let emittable = text.emittable();
+            let weights = Box::new(DummyWeights::new(&config, &text));
+            let mut forward = Forward::new(&config, weights, DType::F32, &Device::Cpu).unwrap();
+            // Special tokens and lone bytes as input too.
+            let mut ids: Vec<u32> = vec![0, 1, 2, 5, 258, 259, 999, 400, 7, 2];
+            for position in 0..60 {
+                let logits = forward
+                    .forward(&ids[position..=position], position)
+                    .unwrap();
+                let best_of = |wanted: bool| {
+                    let of_kind = logits
+                        .iter()
+                        .zip(&emittable)
+                        .filter(|(_, kind)| **kind == wanted);
+                    of_kind
+                        .map(|(logit, _)| *logit)
+                        .fold(f32::NEG_INFINITY, f32::max)
+                };
+                let lead = best_of(true) - best_of(false);
+                assert!(
+                    lead > 20.0,
+                    "tied {}, position {position}: {lead}",
+                    config.tied
+                );
+                let best = best_of(true);
+                let next = logits.iter().position(|logit| *logit == best).unwrap();
+                ids.push(next as u32);
+            }
+        }
     }
 
     #[test]

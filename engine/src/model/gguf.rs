@@ -14,7 +14,7 @@ use std::{
 
 use candle_core::{
     DType, Device, Shape, Tensor,
-    quantized::gguf_file::{Content, Value},
+    quantized::gguf_file::{Content, TensorInfo, Value},
 };
 use candle_nn::{Init, var_builder::SimpleBackend};
 use candle_transformers::models::quantized_llama;
@@ -46,13 +46,17 @@ impl Gguf {
             .unwrap_or(path.as_os_str())
             .to_string_lossy();
         let broken = |what: String| EngineError::model(model, format!("{name}: {what}"));
+        let corrupt = |what: String| broken(format!("corrupt or truncated gguf file: {what}"));
         let file = File::open(path).map_err(|error| broken(error.to_string()))?;
-        let content = Content::read(&mut BufReader::new(file)).map_err(|error| {
-            broken(format!(
-                "corrupt or truncated gguf file: {}",
-                first_line(&error)
-            ))
-        })?;
+        let size = file
+            .metadata()
+            .map_err(|error| broken(error.to_string()))?
+            .len();
+        let content = Content::read(&mut BufReader::new(file))
+            .map_err(|error| corrupt(first_line(&error)))?;
+        if let Some(tensor) = beyond_the_end(&content, size) {
+            return Err(corrupt(format!("tensor {tensor} ends beyond its end")));
+        }
         let config = Metadata {
             model,
             values: &content.metadata,
@@ -266,6 +270,23 @@ fn stored_name(name: &str) -> String {
         other => other,
     };
     format!("blk.{layer}.{part}")
+}
+
+/// A tensor whose data the file does not hold: found before loading, where candle would panic.
+fn beyond_the_end(content: &Content, size: u64) -> Option<&str> {
+    let is_beyond = |info: &TensorInfo| {
+        let dims = info.shape.dims().iter();
+        let elements = dims.fold(1_u64, |count, size| count.saturating_mul(*size as u64));
+        let blocks = elements / info.ggml_dtype.block_size() as u64;
+        let bytes = blocks.saturating_mul(info.ggml_dtype.type_size() as u64);
+        let start = content.tensor_data_offset.saturating_add(info.offset);
+        start.saturating_add(bytes) > size
+    };
+    let mut beyond = content
+        .tensor_infos
+        .iter()
+        .filter(|(_, info)| is_beyond(info));
+    beyond.next().map(|(name, _)| name.as_str())
 }
 
 fn first_line(error: &candle_core::Error) -> String {

@@ -1,5 +1,7 @@
 //! What a request can end with other than an answer, in OpenAI's shape; each status is decided here, once.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     http::StatusCode,
@@ -86,6 +88,17 @@ impl ApiError {
             StatusCode::METHOD_NOT_ALLOWED,
             "invalid_request_error",
             Some("method_not_allowed"),
+            message,
+        )
+    }
+
+    /// 408: the body did not come in time.
+    pub fn too_slow(limit: Duration) -> Self {
+        let message = format!("the request body took longer than {} s", limit.as_secs());
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "invalid_request_error",
+            Some("request_timeout"),
             message,
         )
     }

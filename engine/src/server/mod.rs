@@ -16,14 +16,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
-    http::{Method, StatusCode, Uri},
+    body::{Body, Bytes, HttpBody, to_bytes},
+    extract::{Request, State},
+    http::{Method, Uri},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -41,6 +41,9 @@ use crate::{
     error::EngineError,
     worker::{Answer, Event, Phase, Refused, Worker},
 };
+
+/// How long a client may take to send a body: its place in memory is not free.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The name under which any server answers for its model.
 const DEFAULT_MODEL: &str = "default";
@@ -94,18 +97,15 @@ pub fn app(worker: Worker, identity: Identity) -> Router {
         .method_not_allowed_fallback(|method: Method, uri: Uri| async move {
             ApiError::wrong_method(method.as_str(), uri.path())
         })
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Arc::new(shared))
 }
 
-type Body = Result<Bytes, BytesRejection>;
-
-async fn chat_completions(State(shared): State<Arc<Shared>>, body: Body) -> Response {
-    generate(&shared, Kind::Chat, body).await
+async fn chat_completions(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    generate(&shared, Kind::Chat, request.into_body()).await
 }
 
-async fn completions(State(shared): State<Arc<Shared>>, body: Body) -> Response {
-    generate(&shared, Kind::Completions, body).await
+async fn completions(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    generate(&shared, Kind::Completions, request.into_body()).await
 }
 
 /// One request, from its body to its answer.
@@ -137,13 +137,7 @@ fn fail(error: ApiError, watch: &mut Watch) -> Response {
 /// Everything that can be refused is refused here, while the status is still to be chosen.
 async fn accept(shared: &Shared, kind: Kind, body: Body) -> Result<(Order, Answer), ApiError> {
     let model = shared.model()?;
-    let body = body.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large(BODY_BYTES_MAX),
-        _ => ApiError::bad_request(format!(
-            "the body could not be read: {}",
-            rejection.body_text()
-        )),
-    })?;
+    let body = read_body(body).await?;
     let (mut order, ask) = request::read(kind, &body)?;
     shared.check_name(order.model.take().as_deref())?;
     if kind == Kind::Chat && !model.chat_template {
@@ -160,6 +154,28 @@ async fn accept(shared: &Shared, kind: Kind, body: Body) -> Result<(Order, Answe
             Err(EngineError::Internal("the engine answered before it accepted".to_owned()).into())
         }
     }
+}
+
+/// The whole body, within limits of size and of time.
+async fn read_body(body: Body) -> Result<Bytes, ApiError> {
+    let too_large = || ApiError::too_large(BODY_BYTES_MAX);
+    // Where the length is announced nothing need be read to refuse it.
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!(
+            "the body could not be read: {error}"
+        ))),
+        Err(_) => Err(ApiError::too_slow(BODY_TIMEOUT)),
+    }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    std::error::Error::source(error)
+        .is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
 }
 
 async fn collect(mut answer: Answer) -> Result<GenerateResult, EngineError> {

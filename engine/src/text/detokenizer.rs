@@ -16,7 +16,7 @@ pub struct Detokenizer {
 
 impl Detokenizer {
     pub(super) fn new(text: Text) -> Self {
-        let leading_spaces_left = text.inner.pieces.leading_spaces_dropped();
+        let leading_spaces_left = text.parts.pieces.leading_spaces_dropped();
         Self {
             text,
             pending: Vec::new(),
@@ -27,7 +27,7 @@ impl Detokenizer {
     /// Takes the next id and returns the text that is complete with it, often empty. Bytes that no
     /// later byte can make valid come out as U+FFFD.
     pub fn push(&mut self, id: u32) -> String {
-        let mut bytes = self.text.inner.pieces.bytes(id);
+        let mut bytes = self.text.parts.pieces.bytes(id);
         while self.leading_spaces_left > 0 && !bytes.is_empty() {
             match bytes.strip_prefix(b" ") {
                 Some(rest) => {
@@ -42,8 +42,8 @@ impl Detokenizer {
     }
 
     /// Ends the text: what is left of an unfinished character, as one U+FFFD.
-    pub fn finish(self) -> String {
-        String::from_utf8_lossy(&self.pending).into_owned()
+    pub fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
 
     fn take_complete(&mut self) -> String {

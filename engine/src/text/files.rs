@@ -2,6 +2,10 @@
 //!
 //! Files may lie anywhere (a hub's cache links them one by one): [`TextFiles`] says where each is.
 
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -100,15 +104,17 @@ impl Text {
                     .and_then(|token| tokenizer.token_to_id(token)),
             );
         }
-        Ok(Self::new(Parts {
-            pieces: Pieces::of(&tokenizer)?,
-            tokenizer,
-            template: template.map(|source| Template::new(&source, names)),
-            stop_ids,
-            before: Vec::new(),
-            after: Vec::new(),
-            sha256: hex::encode(Sha256::digest(&bytes)),
-        }))
+        Ok(Self::new(
+            Parts {
+                pieces: Pieces::of(&tokenizer)?,
+                tokenizer,
+                stop_ids,
+                before: Vec::new(),
+                after: Vec::new(),
+                sha256: hex::encode(Sha256::digest(&bytes)),
+            },
+            template.map(|source| Template::new(&source, names)),
+        ))
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod detokenizer;
 mod files;
+mod gguf;
 mod made;
 mod pieces;
 mod template;
@@ -36,14 +37,14 @@ pub enum Input {
 /// Never changes once built, and is cheap to clone.
 #[derive(Clone)]
 pub struct Text {
-    inner: Arc<Parts>,
+    parts: Arc<Parts>,
+    template: Option<Arc<Template>>,
 }
 
 /// What [`Text`] is made of; each source fills it in its own way.
 struct Parts {
     tokenizer: Tokenizer,
     pieces: Pieces,
-    template: Option<Template>,
     /// Sorted.
     stop_ids: Vec<u32>,
     /// Ids put before raw text, where the tokenizer has no step of its own for that.
@@ -54,15 +55,20 @@ struct Parts {
 }
 
 impl Text {
-    /// STAND-IN
-    pub fn from_gguf(_: &std::collections::HashMap<String, candle_core::quantized::gguf_file::Value>) -> Result<Self, EngineError> {
-        Err(EngineError::Internal("stand-in".to_owned()))
-    }
-    fn new(mut parts: Parts) -> Self {
+    fn new(mut parts: Parts, template: Option<Template>) -> Self {
         parts.stop_ids.sort_unstable();
         parts.stop_ids.dedup();
         Self {
-            inner: Arc::new(parts),
+            parts: Arc::new(parts),
+            template: template.map(Arc::new),
+        }
+    }
+
+    /// The same words without the chat template.
+    pub fn without_template(self) -> Self {
+        Self {
+            template: None,
+            ..self
         }
     }
 
@@ -80,13 +86,13 @@ impl Text {
         match input {
             Input::Ids(ids) => Ok(ids.clone()),
             Input::Text(text) => {
-                let mut ids = self.inner.before.clone();
+                let mut ids = self.parts.before.clone();
                 ids.extend(self.tokenize(text, true)?);
-                ids.extend(&self.inner.after);
+                ids.extend(&self.parts.after);
                 Ok(ids)
             }
             Input::Chat(messages) => {
-                let template = self.inner.template.as_ref().ok_or_else(|| {
+                let template = self.template.as_ref().ok_or_else(|| {
                     EngineError::bad_input(
                         "messages",
                         "this model has no chat template; send a plain prompt (completions) instead",
@@ -99,7 +105,7 @@ impl Text {
 
     fn tokenize(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, EngineError> {
         let encoding = self
-            .inner
+            .parts
             .tokenizer
             .encode_fast(text, add_special_tokens)
             .map_err(|error| EngineError::Internal(format!("tokenizer: {error}")))?;
@@ -125,22 +131,22 @@ impl Text {
 
     /// Whether this id ends an answer.
     pub fn is_stop(&self, id: u32) -> bool {
-        self.inner.stop_ids.binary_search(&id).is_ok()
+        self.parts.stop_ids.binary_search(&id).is_ok()
     }
 
     /// The ids that end an answer, ascending; none is possible.
     pub fn stop_ids(&self) -> &[u32] {
-        &self.inner.stop_ids
+        &self.parts.stop_ids
     }
 
     /// Whether [`Input::Chat`] can be encoded.
     pub fn has_template(&self) -> bool {
-        self.inner.template.is_some()
+        self.template.is_some()
     }
 
     /// One more than the tokenizer's highest id. The model's own vocabulary may be larger.
     pub fn vocab_size(&self) -> usize {
-        self.inner.pieces.len()
+        self.parts.pieces.len()
     }
 
     /// For each id of the tokenizer, whether a made model may emit it: not special, no stop token,
@@ -148,13 +154,13 @@ impl Text {
     pub fn emittable(&self) -> Vec<bool> {
         (0u32..)
             .take(self.vocab_size())
-            .map(|id| !self.is_stop(id) && is_visible_word(self.inner.pieces.bytes(id)))
+            .map(|id| !self.is_stop(id) && is_visible_word(self.parts.pieces.bytes(id)))
             .collect()
     }
 
     /// SHA-256 (hex) of the tokenizer: of `tokenizer.json`, or of the metadata it was built from.
     pub fn sha256(&self) -> &str {
-        &self.inner.sha256
+        &self.parts.sha256
     }
 }
 
@@ -170,9 +176,9 @@ impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Text")
             .field("vocab_size", &self.vocab_size())
-            .field("stop_ids", &self.inner.stop_ids)
+            .field("stop_ids", &self.parts.stop_ids)
             .field("has_template", &self.has_template())
-            .field("sha256", &self.inner.sha256)
+            .field("sha256", &self.parts.sha256)
             .finish()
     }
 }

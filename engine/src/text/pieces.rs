@@ -4,12 +4,16 @@
 //! can be handed out as soon as its last byte is there. Two schemes cover our model families: the
 //! byte alphabet of GPT-2 and SentencePiece's pieces with byte fallback. Others are refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
 use crate::error::EngineError;
+
+/// The table has an entry for each id up to the highest: a damaged file must not ask for gigabytes.
+/// The largest vocabularies have a few hundred thousand ids.
+const MAX_IDS: u32 = 1 << 22;
 
 /// Bytes of every id; special tokens have none.
 pub(super) struct Pieces {
@@ -32,21 +36,30 @@ impl Pieces {
         };
         let scheme = Scheme::read(&decoder)?;
         let added = tokenizer.get_added_tokens_decoder();
-        let special: HashMap<&str, ()> = added
+        let special: HashSet<&str> = added
             .values()
             .filter(|token| token.special)
-            .map(|token| (token.content.as_str(), ()))
+            .map(|token| token.content.as_str())
             .collect();
 
-        let highest = tokenizer.get_vocab(true).into_values().max();
+        let count = match tokenizer.get_vocab(true).into_values().max() {
+            Some(highest) if highest < MAX_IDS => highest + 1,
+            Some(highest) => {
+                return Err(EngineError::Unsupported {
+                    what: format!("a tokenizer with token id {highest}"),
+                    why: format!("ids must be below {MAX_IDS}"),
+                });
+            }
+            None => 0,
+        };
         let mut pieces = Self {
             bytes: Vec::new(),
-            ends: Vec::with_capacity(highest.map_or(0, |id| id as usize + 1)),
+            ends: Vec::new(),
             leading_spaces_dropped: scheme.leading_spaces_dropped(),
         };
-        for id in highest.map_or(0..0, |highest| 0..highest.saturating_add(1)) {
+        for id in 0..count {
             if let Some(token) = tokenizer.id_to_token(id)
-                && !special.contains_key(token.as_str())
+                && !special.contains(token.as_str())
             {
                 scheme.append(&token, &mut pieces.bytes);
             }

@@ -164,3 +164,125 @@ fn without_generation_tags(source: &str) -> String {
     out.push_str(rest);
     out
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Reference {
+        messages: Vec<ChatMessage>,
+        cases: Vec<Case>,
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        name: String,
+        template: String,
+        text: String,
+    }
+
+    fn template(source: &str) -> Template {
+        let names = [("bos_token", "<s>"), ("eos_token", "</s>")];
+        Template::new(
+            source,
+            names
+                .map(|(key, token)| (key.to_owned(), token.to_owned()))
+                .into(),
+        )
+    }
+
+    fn user(content: Value) -> Vec<ChatMessage> {
+        vec![ChatMessage {
+            role: "user".to_owned(),
+            content,
+        }]
+    }
+
+    fn render(source: &str, content: Value) -> Result<String, String> {
+        template(source)
+            .render(&user(content))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn templates_give_what_transformers_gives() {
+        // Made by transformers 5.24 with its clock set to the day that strftime_now gives.
+        let reference: Reference =
+            serde_json::from_str(include_str!("testdata/templates.json")).unwrap();
+        for case in reference.cases {
+            let text = template(&case.template)
+                .render(&reference.messages)
+                .unwrap();
+            assert_eq!(text, case.text, "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn content_may_be_a_list_of_text_parts() {
+        let parts = json!([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]);
+        assert_eq!(
+            render("{{ messages[0].content }}", parts).unwrap(),
+            "one two"
+        );
+        for wrong in [
+            json!(null),
+            json!(3),
+            json!([{"type": "image_url", "image_url": {}}]),
+        ] {
+            let message = render("{{ messages[0].content }}", wrong).unwrap_err();
+            assert!(
+                message.starts_with("messages[0].content: must be a string or a list"),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_messages_and_are_one_line() {
+        assert_eq!(
+            render("{{ raise_exception('Roles must alternate!') }}", json!("")).unwrap_err(),
+            "messages: the model's chat template refuses them: Roles must alternate!"
+        );
+        let in_a_macro = "{% macro m() %}{{ raise_exception('no') }}{% endmacro %}{{ m() }}";
+        assert_eq!(
+            render(in_a_macro, json!("")).unwrap_err(),
+            "messages: the model's chat template refuses them: no"
+        );
+        for (source, start) in [
+            (
+                "{% for %}",
+                "messages: the model's chat template cannot be read: ",
+            ),
+            (
+                "{{ 1 // 0 }}",
+                "messages: the model's chat template fails: ",
+            ),
+            (
+                "{{ strftime_now('%Q') }}",
+                "messages: the model's chat template fails: ",
+            ),
+        ] {
+            let message = render(source, json!("")).unwrap_err();
+            assert!(
+                message.starts_with(start) && !message.contains('\n'),
+                "{message}"
+            );
+        }
+        let none = template("x").render(&[]).unwrap_err().to_string();
+        assert_eq!(none, "messages: must hold at least one message");
+    }
+
+    #[test]
+    fn dates_never_change() {
+        let all = "%A %d %B %Y %a %b %y %m %e %j %H:%M:%S %I %p %F %T %D %h %%";
+        assert_eq!(
+            render(&format!("{{{{ strftime_now('{all}') }}}}"), json!("")).unwrap(),
+            "Friday 26 July 2024 Fri Jul 24 07 26 208 00:00:00 12 AM 2024-07-26 00:00:00 07/26/24 Jul %"
+        );
+    }
+}

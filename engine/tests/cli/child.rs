@@ -21,7 +21,10 @@ pub struct Engine(Option<Child>);
 
 /// Starts the command with each descriptor under the number given.
 pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> Engine {
-    let numbers: Vec<(RawFd, RawFd)> = fds.iter().map(|(fd, number)| (fd.as_raw_fd(), *number)).collect();
+    let numbers: Vec<(RawFd, RawFd)> = fds
+        .iter()
+        .map(|(fd, number)| (fd.as_raw_fd(), *number))
+        .collect();
     // SAFETY: between fork and exec only dup2 is called, which is async-signal-safe; the
     // descriptors stay open until the child has been started.
     unsafe {
@@ -34,7 +37,14 @@ pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> Engine {
             Ok(())
         });
     }
-    Engine(Some(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()))
+    Engine(Some(
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    ))
 }
 
 impl Engine {

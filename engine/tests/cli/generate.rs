@@ -12,11 +12,15 @@ use serde_json::{Value, json};
 use crate::{engine, fails, run, stderr, stdout};
 
 fn fake(extra: &[&str]) -> Output {
-    run(["generate", "Hello", "--chapter", "fake"].iter().chain(extra))
+    run(["generate", "Hello", "--chapter", "fake"]
+        .iter()
+        .chain(extra))
 }
 
 fn json(args: &[&str]) -> Value {
-    let output = run(["generate", "The sky", "--format", "json"].iter().chain(args));
+    let output = run(["generate", "The sky", "--format", "json"]
+        .iter()
+        .chain(args));
     assert!(output.status.success(), "{}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -28,16 +32,33 @@ fn text_goes_to_stdout_and_figures_to_stderr() {
     let text = stdout(&output);
     assert!(text.ends_with('\n') && text.trim().len() > 1, "{text:?}");
     assert!(stderr(&output).contains("4 tokens"), "{}", stderr(&output));
-    assert!(stderr(&output).contains("finish reason stop"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("finish reason stop"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn both_chapters_print_the_same_text_and_tokens() {
-    let text = |chapter| stdout(&run(["generate", "The sky", "--chapter", chapter, "--max-tokens", "10"]));
+    let text = |chapter| {
+        stdout(&run([
+            "generate",
+            "The sky",
+            "--chapter",
+            chapter,
+            "--max-tokens",
+            "10",
+        ]))
+    };
     assert_eq!(text("1"), text("2"));
     let (one, two) = (json(&["--chapter", "1"]), json(&["--chapter", "2"]));
     assert_eq!(one["output_ids"], two["output_ids"]);
-    assert_eq!(one["output_ids"].as_array().unwrap().len(), 40, "40 asked is 40 made");
+    assert_eq!(
+        one["output_ids"].as_array().unwrap().len(),
+        40,
+        "40 asked is 40 made"
+    );
     assert_eq!(one["text"], two["text"]);
     assert_eq!(one["metrics"].get("ttft_ms"), None);
     assert!(two["metrics"]["ttft_ms"].as_f64().unwrap() > 0.0);
@@ -46,11 +67,17 @@ fn both_chapters_print_the_same_text_and_tokens() {
 #[test]
 fn json_has_all_that_the_contract_names() {
     let answer = json(&["--chapter", "2", "--max-tokens", "3"]);
-    assert_eq!((&answer["schema"], &answer["chapter"]), (&json!(1), &json!("ch02")));
+    assert_eq!(
+        (&answer["schema"], &answer["chapter"]),
+        (&json!(1), &json!("ch02"))
+    );
     assert_eq!(answer["model"]["name"], "dummy:tiny-llm");
     assert_eq!(answer["finish_reason"], "length");
     assert_eq!(answer["metrics"]["output_tokens"], 3);
-    assert_eq!(answer["metrics"]["input_tokens"].as_u64().unwrap(), answer["input_ids"].as_array().unwrap().len() as u64);
+    assert_eq!(
+        answer["metrics"]["input_tokens"].as_u64().unwrap(),
+        answer["input_ids"].as_array().unwrap().len() as u64
+    );
     assert!(!answer["text"].as_str().unwrap().is_empty());
 }
 
@@ -62,7 +89,19 @@ fn raw_leaves_the_template_out() {
 
 #[test]
 fn the_seed_decides_draws() {
-    let ids = |seed| json(&["--chapter", "2", "--temperature", "1.5", "--seed", seed, "--max-tokens", "8"])["output_ids"].clone();
+    let ids = |seed| {
+        json(&[
+            "--chapter",
+            "2",
+            "--temperature",
+            "1.5",
+            "--seed",
+            seed,
+            "--max-tokens",
+            "8",
+        ])["output_ids"]
+            .clone()
+    };
     assert_eq!(ids("1"), ids("1"));
     assert_ne!(ids("1"), ids("2"));
 }
@@ -85,7 +124,13 @@ fn bad_input_is_one_line_with_code_2() {
         let line = fails(&run(["generate", "Hello"].iter().chain(args)), 2);
         assert!(line.contains(says), "{line}");
     }
-    let line = fails(&engine().args([OsStr::new("generate"), OsStr::from_bytes(b"\xff\xfe")]).output().unwrap(), 2);
+    let line = fails(
+        &engine()
+            .args([OsStr::new("generate"), OsStr::from_bytes(b"\xff\xfe")])
+            .output()
+            .unwrap(),
+        2,
+    );
     assert!(line.contains("UTF-8"), "{line}");
 }
 
@@ -102,7 +147,9 @@ fn a_model_that_is_not_there_is_one_line_that_names_it() {
 #[test]
 fn the_model_comes_from_the_flag_before_the_environment() {
     let mut command = engine();
-    command.args(["generate", "Hello", "--max-tokens", "1"]).env("CHAPTERBENCH_MODEL", "dummy:no-such");
+    command
+        .args(["generate", "Hello", "--max-tokens", "1"])
+        .env("CHAPTERBENCH_MODEL", "dummy:no-such");
     assert!(!command.output().unwrap().status.success());
     command.args(["--model", "dummy:tiny-llm"]);
     assert!(command.output().unwrap().status.success());
@@ -111,7 +158,16 @@ fn the_model_comes_from_the_flag_before_the_environment() {
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
     let mut child = engine()
-        .args(["generate", "Hello", "--chapter", "fake", "--option", "tpot_ms=2", "--max-tokens", "500"])
+        .args([
+            "generate",
+            "Hello",
+            "--chapter",
+            "fake",
+            "--option",
+            "tpot_ms=2",
+            "--max-tokens",
+            "500",
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

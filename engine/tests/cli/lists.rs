@@ -12,7 +12,15 @@ fn help() {
 #[test]
 fn help_of_generate_and_serve() {
     // At a fixed width, whatever terminal the tests run in.
-    let help = |word| stdout(&engine().args([word, "--help"]).env("COLUMNS", "100").output().unwrap());
+    let help = |word| {
+        stdout(
+            &engine()
+                .args([word, "--help"])
+                .env("COLUMNS", "100")
+                .output()
+                .unwrap(),
+        )
+    };
     insta::assert_snapshot!("help_generate", help("generate"));
     insta::assert_snapshot!("help_serve", help("serve"));
 }
@@ -24,12 +32,21 @@ fn chapters_for_people() {
 
 #[test]
 fn chapters_in_other_formats_leave_out_the_hidden_ones_too() {
-    let json: Value = serde_json::from_slice(&run(["chapters", "--format", "json"]).stdout).unwrap();
+    let json: Value =
+        serde_json::from_slice(&run(["chapters", "--format", "json"]).stdout).unwrap();
     assert_eq!(json["schema"], 1);
-    let ids: Vec<&str> = json["chapters"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    let ids: Vec<&str> = json["chapters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, ["ch01", "ch02"]);
     let markdown = stdout(&run(["chapters", "--format", "markdown"]));
-    assert!(markdown.contains("| ch01 | baseline |") && !markdown.contains("fake"), "{markdown}");
+    assert!(
+        markdown.contains("| ch01 | baseline |") && !markdown.contains("fake"),
+        "{markdown}"
+    );
 }
 
 #[test]
@@ -39,9 +56,17 @@ fn the_word_engine_may_stand_before_the_command() {
 
 #[test]
 fn usage_errors_have_code_2() {
-    for args in [&[][..], &["bake"], &["chapters", "--format", "xml"], &["generate", "x", "--max-tokens", "0"]] {
+    for args in [
+        &[][..],
+        &["bake"],
+        &["chapters", "--format", "xml"],
+        &["generate", "x", "--max-tokens", "0"],
+    ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
-        assert!(output.stdout.is_empty() && !stderr(&output).is_empty(), "{args:?}");
+        assert!(
+            output.stdout.is_empty() && !stderr(&output).is_empty(),
+            "{args:?}"
+        );
     }
 }

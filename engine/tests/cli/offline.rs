@@ -25,7 +25,11 @@ const JOB_FD: i32 = 20;
 const REPORT_FD: i32 = 21;
 
 fn job(chapter: &str) -> OfflineJob {
-    let sampling = contracts::generate::SamplingParams { max_tokens: 6, seed: 11, ..Default::default() };
+    let sampling = contracts::generate::SamplingParams {
+        max_tokens: 6,
+        seed: 11,
+        ..Default::default()
+    };
     let texts = vec!["one".to_owned(), "two three".to_owned()];
     OfflineJob {
         chapter: chapter.to_owned(),
@@ -44,8 +48,14 @@ fn job(chapter: &str) -> OfflineJob {
 }
 
 fn fake(options: &[(&str, &str)]) -> OfflineJob {
-    let options = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    OfflineJob { options, ..job("fake") }
+    let options = options
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    OfflineJob {
+        options,
+        ..job("fake")
+    }
 }
 
 /// Starts a worker over this job's text; the report is ours to read.
@@ -53,8 +63,20 @@ fn start(job: &str) -> (Engine, std::io::PipeReader) {
     let (job_reader, mut job_writer) = std::io::pipe().unwrap();
     let (report, report_writer) = std::io::pipe().unwrap();
     let mut command = engine();
-    command.args(["offline", "--job-fd", &JOB_FD.to_string(), "--report-fd", &REPORT_FD.to_string()]);
-    let child = spawn(command, vec![(OwnedFd::from(job_reader), JOB_FD), (OwnedFd::from(report_writer), REPORT_FD)]);
+    command.args([
+        "offline",
+        "--job-fd",
+        &JOB_FD.to_string(),
+        "--report-fd",
+        &REPORT_FD.to_string(),
+    ]);
+    let child = spawn(
+        command,
+        vec![
+            (OwnedFd::from(job_reader), JOB_FD),
+            (OwnedFd::from(report_writer), REPORT_FD),
+        ],
+    );
     job_writer.write_all(job.as_bytes()).unwrap();
     (child, report)
 }
@@ -63,13 +85,23 @@ fn run(job: &OfflineJob) -> (Output, Vec<WorkerLine>) {
     let (child, mut report) = start(&serde_json::to_string(job).unwrap());
     let mut lines = String::new();
     report.read_to_string(&mut lines).unwrap();
-    (child.output(), lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    (
+        child.output(),
+        lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect(),
+    )
 }
 
 /// Results of the measured requests.
 fn measured(lines: &[WorkerLine]) -> Vec<GenerateResult> {
     let result = |line: &WorkerLine| match line {
-        WorkerLine::Request { warmup: false, result, .. } => Some(result.clone().unwrap()),
+        WorkerLine::Request {
+            warmup: false,
+            result,
+            ..
+        } => Some(result.clone().unwrap()),
         _ => None,
     };
     lines.iter().filter_map(result).collect()
@@ -80,13 +112,33 @@ fn it_reports_loaded_each_request_and_done() {
     let (output, lines) = run(&fake(&[("ttft_ms", "2")]));
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(output.stdout.is_empty());
-    let [WorkerLine::Loaded { model, build }, requests @ .., WorkerLine::Done] = lines.as_slice() else {
+    let [
+        WorkerLine::Loaded { model, build },
+        requests @ ..,
+        WorkerLine::Done,
+    ] = lines.as_slice()
+    else {
         panic!("{lines:?}")
     };
-    assert_eq!((model.family.as_str(), build), ("fake", &engine::cli::build_facts()));
+    assert_eq!(
+        (model.family.as_str(), build),
+        ("fake", &engine::cli::build_facts())
+    );
     let mut last_done_ns = 0;
-    for (line, expected) in requests.iter().zip([(0, true), (0, false), (1, false), (2, false)]) {
-        let WorkerLine::Request { index, warmup, start_ns, done_ns, result } = line else { panic!("{line:?}") };
+    for (line, expected) in requests
+        .iter()
+        .zip([(0, true), (0, false), (1, false), (2, false)])
+    {
+        let WorkerLine::Request {
+            index,
+            warmup,
+            start_ns,
+            done_ns,
+            result,
+        } = line
+        else {
+            panic!("{line:?}")
+        };
         assert_eq!((*index, *warmup), expected);
         assert!(last_done_ns <= *start_ns && start_ns < done_ns);
         last_done_ns = *done_ns;
@@ -100,41 +152,81 @@ fn a_failed_request_is_reported_and_ends_the_worker_unless_told_otherwise() {
     let failing = fake(&[("fail_at", "2")]);
     let (output, lines) = run(&failing);
     assert!(fails(&output, 1).contains("request 1 failed"));
-    let Some(WorkerLine::Request { index: 1, warmup: false, result: Err(why), .. }) = lines.last() else {
+    let Some(WorkerLine::Request {
+        index: 1,
+        warmup: false,
+        result: Err(why),
+        ..
+    }) = lines.last()
+    else {
         panic!("{lines:?}")
     };
     assert!(why.contains("asked to fail"), "{why}");
 
-    let (output, lines) = run(&OfflineJob { continue_on_error: true, ..failing });
+    let (output, lines) = run(&OfflineJob {
+        continue_on_error: true,
+        ..failing
+    });
     assert!(output.status.success());
     assert_eq!((lines.len(), lines.last()), (6, Some(&WorkerLine::Done)));
 }
 
 #[test]
 fn an_engine_that_panics_is_reported_and_never_used_again() {
-    let (output, lines) = run(&OfflineJob { continue_on_error: true, ..fake(&[("panic_at", "1")]) });
+    let (output, lines) = run(&OfflineJob {
+        continue_on_error: true,
+        ..fake(&[("panic_at", "1")])
+    });
     assert_eq!(output.status.code(), Some(1));
-    let Some(WorkerLine::Request { index: 0, result: Err(why), .. }) = lines.last() else { panic!("{lines:?}") };
+    let Some(WorkerLine::Request {
+        index: 0,
+        result: Err(why),
+        ..
+    }) = lines.last()
+    else {
+        panic!("{lines:?}")
+    };
     assert!(why.contains("asked to panic"), "{why}");
 }
 
 #[test]
 fn it_ends_when_nobody_reads_its_report() {
-    let (child, report) = start(&serde_json::to_string(&OfflineJob { n_runs: 1_000_000, ..fake(&[]) }).unwrap());
+    let (child, report) = start(
+        &serde_json::to_string(&OfflineJob {
+            n_runs: 1_000_000,
+            ..fake(&[])
+        })
+        .unwrap(),
+    );
     drop(report);
     assert!(fails(&child.output(), 1).contains("report"));
 }
 
 #[test]
 fn a_job_that_cannot_be_is_one_line_with_code_2() {
-    for (text, says) in [("{", "--job-fd"), ("{\"chapter\": \"ch01\"}", "missing field")] {
+    for (text, says) in [
+        ("{", "--job-fd"),
+        ("{\"chapter\": \"ch01\"}", "missing field"),
+    ] {
         let (child, _report) = start(text);
         assert!(fails(&child.output(), 2).contains(says));
     }
     for (job, says) in [
         (job("9"), "ch01"),
-        (OfflineJob { prompts: PromptSource::Texts { texts: vec![] }, ..fake(&[]) }, "prompts"),
-        (OfflineJob { endpoint: Endpoint::Chat, ..fake(&[("template", "false")]) }, "template"),
+        (
+            OfflineJob {
+                prompts: PromptSource::Texts { texts: vec![] },
+                ..fake(&[])
+            },
+            "prompts",
+        ),
+        (
+            OfflineJob {
+                endpoint: Endpoint::Chat,
+                ..fake(&[("template", "false")])
+            },
+            "template",
+        ),
     ] {
         let (output, lines) = run(&job);
         assert!(fails(&output, 2).contains(says));
@@ -147,7 +239,15 @@ fn online(chapter: &str, job: &OfflineJob, chat: bool) -> Vec<Completion> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut command = engine();
-    command.args(["serve", "--chapter", chapter, "--model", &job.model, "--listen-fd", "20"]);
+    command.args([
+        "serve",
+        "--chapter",
+        chapter,
+        "--model",
+        &job.model,
+        "--listen-fd",
+        "20",
+    ]);
     let _server = spawn(command, vec![(listener.into(), 20)]);
     while http::get(address, "/health").status != 200 {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -156,7 +256,10 @@ fn online(chapter: &str, job: &OfflineJob, chat: bool) -> Vec<Completion> {
     let ask = |index: u32| {
         let text = &texts[index as usize % texts.len()];
         let (path, mut body) = match chat {
-            true => ("/v1/chat/completions", json!({"messages": [{"role": "user", "content": text}]})),
+            true => (
+                "/v1/chat/completions",
+                json!({"messages": [{"role": "user", "content": text}]}),
+            ),
             false => ("/v1/completions", json!({"prompt": text})),
         };
         body["max_tokens"] = job.sampling.max_tokens.into();
@@ -178,7 +281,10 @@ fn assert_same(chapter: &str, job: &OfflineJob, chat: bool) {
         assert_eq!(Some(&offline.input_ids), online.prompt_token_ids.as_ref());
         assert_eq!(Some(&offline.output_ids), online.token_ids.as_ref());
     }
-    assert_ne!(offline[0].output_ids, offline[2].output_ids, "drawn with other seeds");
+    assert_ne!(
+        offline[0].output_ids, offline[2].output_ids,
+        "drawn with other seeds"
+    );
 }
 
 #[test]

@@ -23,7 +23,15 @@ fn serve(options: &[&str]) -> (Engine, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut command = engine();
-    command.args(["serve", "--chapter", "fake", "--instance", "i-7", "--served-model-name", "mine"]);
+    command.args([
+        "serve",
+        "--chapter",
+        "fake",
+        "--instance",
+        "i-7",
+        "--served-model-name",
+        "mine",
+    ]);
     command.args(["--listen-fd", &LISTEN_FD.to_string()]);
     command.args(options.iter().flat_map(|option| ["--option", option]));
     (spawn(command, vec![(listener.into(), LISTEN_FD)]), address)
@@ -42,7 +50,10 @@ fn a_socket_handed_over_is_served_under_our_instance_id() {
     let (child, address) = serve(&[]);
     wait_ready(address);
     assert_eq!(http::get(address, "/health").json()["instance"], "i-7");
-    assert_eq!(http::get(address, "/v1/models").json()["data"][0]["id"], "mine");
+    assert_eq!(
+        http::get(address, "/v1/models").json()["data"][0]["id"],
+        "mine"
+    );
     let body = json!({"model": "mine", "prompt": "Hello", "max_tokens": 2}).to_string();
     assert_eq!(http::post(address, "/v1/completions", &body).status, 200);
     child.signal(Signal::SIGTERM);
@@ -81,30 +92,58 @@ fn an_engine_that_panics_ends_the_program() {
     assert_eq!(http::post(address, "/v1/completions", &body).status, 500);
     let output = child.output();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("error: the engine's thread panicked"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("error: the engine's thread panicked"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
 fn a_port_that_is_taken_is_named() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = holder.local_addr().unwrap();
-    let line = fails(&run(["serve", "--chapter", "fake", "--port", &address.port().to_string()]), 1);
-    assert!(line.contains(&address.to_string()) && line.contains("--port"), "{line}");
+    let line = fails(
+        &run([
+            "serve",
+            "--chapter",
+            "fake",
+            "--port",
+            &address.port().to_string(),
+        ]),
+        1,
+    );
+    assert!(
+        line.contains(&address.to_string()) && line.contains("--port"),
+        "{line}"
+    );
 }
 
 #[test]
 fn descriptors_that_are_no_listening_socket_are_refused() {
     for number in ["1", "77"] {
-        assert!(fails(&run(["serve", "--chapter", "fake", "--listen-fd", number]), 2).contains("--listen-fd"));
+        assert!(
+            fails(
+                &run(["serve", "--chapter", "fake", "--listen-fd", number]),
+                2
+            )
+            .contains("--listen-fd")
+        );
     }
     let mut command = engine();
     command.args(["serve", "--chapter", "fake", "--listen-fd", "20"]);
-    let child = spawn(command, vec![(File::open("/dev/null").unwrap().into(), LISTEN_FD)]);
+    let child = spawn(
+        command,
+        vec![(File::open("/dev/null").unwrap().into(), LISTEN_FD)],
+    );
     assert!(fails(&child.output(), 2).contains("not a listening socket"));
 }
 
 #[test]
 fn an_unknown_chapter_is_refused_before_any_work() {
     let line = fails(&run(["serve", "--chapter", "6", "--port", "0"]), 2);
-    assert!(line.contains("ch01") && line.contains("ch02") && !line.contains("fake"), "{line}");
+    assert!(
+        line.contains("ch01") && line.contains("ch02") && !line.contains("fake"),
+        "{line}"
+    );
 }

@@ -38,7 +38,10 @@ fn it_answers_while_it_loads() {
     }
     server.wait_ready();
     let (status, ready) = health(&server);
-    assert_eq!((status, ready.status.as_str(), ready.chapter.as_str()), (200, "ok", "fake"));
+    assert_eq!(
+        (status, ready.status.as_str(), ready.chapter.as_str()),
+        (200, "ok", "fake")
+    );
     assert_eq!(ready.build, engine::cli::build_facts());
     assert_eq!(ready.model.unwrap().context_tokens, 4096);
     assert_eq!(server.post(CHAT, &ask(false)).status, 200);
@@ -47,7 +50,9 @@ fn it_answers_while_it_loads() {
 #[test]
 fn a_model_that_cannot_load_ends_the_server() {
     let server = Server::start("fake", &[("no_such_option", "1")], 4);
-    let Err(ServeError::Engine(why)) = server.ended() else { panic!("it served") };
+    let Err(ServeError::Engine(why)) = server.ended() else {
+        panic!("it served")
+    };
     assert!(why.contains("no_such_option"), "{why}");
 }
 
@@ -56,9 +61,13 @@ fn a_full_queue_refuses_and_an_empty_one_does_not() {
     let server = Server::start("fake", &[("stall_at", "0")], 2);
     server.wait_ready();
     let stalled = http::send(server.address, "POST", CHAT, &ask(false).to_string());
-    wait_until("one is held", || server.metrics().contains("requests_in_flight 1"));
+    wait_until("one is held", || {
+        server.metrics().contains("requests_in_flight 1")
+    });
     let second = http::send(server.address, "POST", CHAT, &ask(false).to_string());
-    wait_until("two are held", || server.metrics().contains("requests_in_flight 2"));
+    wait_until("two are held", || {
+        server.metrics().contains("requests_in_flight 2")
+    });
 
     let reply = server.post(CHAT, &ask(true));
     assert_eq!(reply.status, 429);
@@ -79,10 +88,14 @@ fn a_client_that_goes_away_frees_its_slot() {
             let mut some = [0; 16];
             client.read_exact(&mut some).unwrap();
         }
-        wait_until("it is held", || server.metrics().contains("requests_in_flight 1"));
+        wait_until("it is held", || {
+            server.metrics().contains("requests_in_flight 1")
+        });
         assert_eq!(server.post(CHAT, &ask(stream)).status, 429);
         drop(client);
-        wait_until("its slot is free", || server.metrics().contains("requests_in_flight 0"));
+        wait_until("its slot is free", || {
+            server.metrics().contains("requests_in_flight 0")
+        });
         assert_eq!(server.post(CHAT, &ask(stream)).status, 200);
         assert!(server.metrics().contains("status=\"client_gone\"} 1"));
     }
@@ -93,7 +106,9 @@ fn an_engine_that_panics_fails_all_requests_and_ends_the_server() {
     let server = Server::fake(&[("panic_at", "1"), ("ttft_ms", "100")]);
     let address = server.address;
     let waiting = http::send(address, "POST", CHAT, &ask(false).to_string());
-    wait_until("the first is held", || server.metrics().contains("requests_in_flight 1"));
+    wait_until("the first is held", || {
+        server.metrics().contains("requests_in_flight 1")
+    });
     let panics = http::send(address, "POST", CHAT, &ask(false).to_string());
     let behind = http::send(address, "POST", CHAT, &ask(false).to_string());
     assert_eq!(http::read(waiting).status, 200);
@@ -102,7 +117,9 @@ fn an_engine_that_panics_fails_all_requests_and_ends_the_server() {
         assert_eq!(reply.status, 500, "{}", reply.body);
         assert_eq!(reply.json()["error"]["type"], "server_error");
     }
-    let Err(ServeError::Engine(why)) = server.ended() else { panic!("it served on") };
+    let Err(ServeError::Engine(why)) = server.ended() else {
+        panic!("it served on")
+    };
     assert!(why.contains("asked to panic"), "{why}");
 }
 
@@ -110,11 +127,17 @@ fn an_engine_that_panics_fails_all_requests_and_ends_the_server() {
 fn an_order_to_stop_does_not_wait_for_a_stream_that_never_ends() {
     let mut server = Server::fake(&[("stall_at", "0"), ("trouble_after", "1")]);
     let client = http::send(server.address, "POST", CHAT, &ask(true).to_string());
-    wait_until("it is held", || server.metrics().contains("requests_in_flight 1"));
+    wait_until("it is held", || {
+        server.metrics().contains("requests_in_flight 1")
+    });
     let start = Instant::now();
     drop(server.stop.take());
     assert!(server.ended().is_ok());
-    assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "took {:?}",
+        start.elapsed()
+    );
     drop(client);
 }
 

@@ -16,11 +16,17 @@ fn the_official_python_client_works() {
     for chapter in ["1", "2"] {
         let server = Server::dummy(chapter);
         let output = Command::new(&python)
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/openai/python_client.py"))
+            .arg(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/tests/openai/python_client.py"
+            ))
             .arg(format!("http://{}/v1", server.address))
             .output()
             .unwrap();
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (out, err) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
         assert!(output.status.success(), "chapter {chapter}\n{out}{err}");
         assert!(out.ends_with("all well\n"), "{out}");
     }

@@ -11,7 +11,11 @@ use crate::{CHAT, COMPLETIONS, Server, http};
 fn error(reply: &http::Reply, status: u16) -> contracts::openai::ErrorObject {
     assert_eq!(reply.status, status, "{}", reply.body);
     let body: ErrorBody = serde_json::from_str(&reply.body).unwrap();
-    assert!(!body.error.message.is_empty() && !body.error.message.contains('\n'), "one line: {}", reply.body);
+    assert!(
+        !body.error.message.is_empty() && !body.error.message.contains('\n'),
+        "one line: {}",
+        reply.body
+    );
     body.error
 }
 
@@ -23,11 +27,23 @@ fn a_bad_chat_request_names_the_field() {
         ("messages", json!({"messages": null})),
         ("messages", json!({"messages": []})),
         ("messages", json!({"messages": "Hello"})),
-        ("messages[0].role", json!({"messages": [{"content": "Hello"}]})),
-        ("messages[0].role", json!({"messages": [{"role": "tool", "content": "Hello"}]})),
-        ("messages[0].content", json!({"messages": [{"role": "user"}]})),
-        ("messages[0].content", json!({"messages": [{"role": "user", "content": 5}]})),
-        ("messages[0].content", json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})),
+        ("messages[0]", json!({"messages": [{"content": "Hello"}]})),
+        (
+            "messages[0].role",
+            json!({"messages": [{"role": "tool", "content": "Hello"}]}),
+        ),
+        (
+            "messages[0].content",
+            json!({"messages": [{"role": "user"}]}),
+        ),
+        (
+            "messages[0].content",
+            json!({"messages": [{"role": "user", "content": 5}]}),
+        ),
+        (
+            "messages[0].content",
+            json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
+        ),
         ("max_tokens", json!({"max_tokens": 0})),
         ("max_tokens", json!({"max_tokens": -1})),
         ("max_tokens", json!({"max_tokens": "many"})),
@@ -47,17 +63,29 @@ fn a_bad_chat_request_names_the_field() {
         ("logit_bias", json!({"logit_bias": {"5": 1}})),
         ("logit_bias", json!({"logit_bias": {"five": 1}})),
         ("stream", json!({"stream": "yes"})),
-        ("stream_options.include_usage", json!({"stream_options": {"include_usage": 1}})),
+        (
+            "stream_options.include_usage",
+            json!({"stream_options": {"include_usage": 1}}),
+        ),
         ("tools", json!({"tools": [{"type": "function"}]})),
-        ("response_format", json!({"response_format": {"type": "json_object"}})),
+        (
+            "response_format",
+            json!({"response_format": {"type": "json_object"}}),
+        ),
     ];
     for (field, wrong) in cases {
         let mut body = json!({"messages": hello});
-        body.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(wrong.as_object().unwrap().clone());
         let error = error(&server.post(CHAT, &body), 400);
         assert_eq!(error.kind, "invalid_request_error", "{wrong}");
         assert_eq!(error.param.as_deref(), Some(field), "{wrong}");
-        assert!(error.message.contains(field.split('.').next().unwrap()), "{wrong}: {}", error.message);
+        assert!(
+            error.message.contains(field.split('.').next().unwrap()),
+            "{wrong}: {}",
+            error.message
+        );
     }
 }
 
@@ -85,7 +113,16 @@ fn a_bad_completions_request_names_the_field() {
 #[test]
 fn a_body_that_is_no_json_object_is_refused() {
     let server = Server::fake(&[]);
-    for body in ["", "{", "[]", "5", "null", "{} {}", "{\"prompt\": \"a\"} x", "\u{0}"] {
+    for body in [
+        "",
+        "{",
+        "[]",
+        "5",
+        "null",
+        "{} {}",
+        "{\"prompt\": \"a\"} x",
+        "\u{0}",
+    ] {
         let error = error(&http::post(server.address, COMPLETIONS, body), 400);
         assert_eq!(error.kind, "invalid_request_error", "{body:?}");
     }
@@ -94,10 +131,20 @@ fn a_body_that_is_no_json_object_is_refused() {
 #[test]
 fn too_long_says_both_lengths() {
     let server = Server::fake(&[]);
-    let error = error(&server.post(COMPLETIONS, &json!({"prompt": [1, 2, 3], "max_tokens": 5000})), 400);
+    let error = error(
+        &server.post(
+            COMPLETIONS,
+            &json!({"prompt": [1, 2, 3], "max_tokens": 5000}),
+        ),
+        400,
+    );
     assert_eq!(error.code.as_deref(), Some("context_length_exceeded"));
     for length in ["3", "5000", "5003", "4096"] {
-        assert!(error.message.contains(length), "{length}: {}", error.message);
+        assert!(
+            error.message.contains(length),
+            "{length}: {}",
+            error.message
+        );
     }
 }
 
@@ -105,7 +152,13 @@ fn too_long_says_both_lengths() {
 fn a_prompt_that_fills_the_context_leaves_no_rest() {
     let server = Server::fake(&[]);
     let long = "a".repeat(5000);
-    let error = error(&server.post(CHAT, &json!({"messages": [{"role": "user", "content": long}]})), 400);
+    let error = error(
+        &server.post(
+            CHAT,
+            &json!({"messages": [{"role": "user", "content": long}]}),
+        ),
+        400,
+    );
     assert_eq!(error.code.as_deref(), Some("context_length_exceeded"));
 }
 
@@ -114,8 +167,15 @@ fn another_model_is_not_found() {
     let server = Server::fake(&[]);
     let body = json!({"model": "gpt-4", "messages": [{"role": "user", "content": "Hello"}]});
     let error = error(&server.post(CHAT, &body), 404);
-    assert_eq!((error.kind.as_str(), error.code.as_deref()), ("not_found_error", Some("model_not_found")));
-    assert!(error.message.contains("gpt-4") && error.message.contains("dummy:tiny-llm"), "{}", error.message);
+    assert_eq!(
+        (error.kind.as_str(), error.code.as_deref()),
+        ("not_found_error", Some("model_not_found"))
+    );
+    assert!(
+        error.message.contains("gpt-4") && error.message.contains("dummy:tiny-llm"),
+        "{}",
+        error.message
+    );
 }
 
 #[test]
@@ -123,16 +183,34 @@ fn a_model_without_a_template_takes_completions_only() {
     let server = Server::fake(&[("template", "false")]);
     let body = json!({"messages": [{"role": "user", "content": "Hello"}]});
     let error = error(&server.post(CHAT, &body), 400);
-    assert!(error.message.contains("/v1/completions"), "{}", error.message);
-    assert_eq!(server.post(COMPLETIONS, &json!({"prompt": "Hello"})).status, 200);
+    assert!(
+        error.message.contains("/v1/completions"),
+        "{}",
+        error.message
+    );
+    assert_eq!(
+        server.post(COMPLETIONS, &json!({"prompt": "Hello"})).status,
+        200
+    );
 }
 
 #[test]
 fn unknown_paths_and_methods_have_openais_shape() {
     let server = Server::fake(&[]);
-    assert_eq!(error(&http::get(server.address, "/v2/models"), 404).kind, "not_found_error");
-    assert!(error(&http::get(server.address, CHAT), 405).message.contains("GET"));
-    assert!(error(&http::post(server.address, "/health", ""), 405).message.contains("POST"));
+    assert_eq!(
+        error(&http::get(server.address, "/v2/models"), 404).kind,
+        "not_found_error"
+    );
+    assert!(
+        error(&http::get(server.address, CHAT), 405)
+            .message
+            .contains("GET")
+    );
+    assert!(
+        error(&http::post(server.address, "/health", ""), 405)
+            .message
+            .contains("POST")
+    );
 }
 
 #[test]
@@ -141,7 +219,9 @@ fn a_body_over_the_limit_is_refused() {
     // The length alone decides: nothing of the body need be sent.
     let mut connection = std::net::TcpStream::connect(server.address).unwrap();
     let length = BODY_BYTES_MAX + 1;
-    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
     connection.write_all(head.as_bytes()).unwrap();
     let error = error(&http::read(connection), 413);
     assert_eq!(error.code.as_deref(), Some("request_too_large"));

@@ -13,7 +13,10 @@ fn ask(extra: &[(&str, Value)]) -> Value {
 }
 
 fn text(events: &[Value]) -> String {
-    events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect()
+    events
+        .iter()
+        .filter_map(|event| event["choices"][0]["delta"]["content"].as_str())
+        .collect()
 }
 
 #[test]
@@ -24,7 +27,10 @@ fn a_chat_stream_is_role_words_finish_done() {
 
     let (first, last) = (&events[0], &events[events.len() - 2]);
     assert_eq!(first["object"], "chat.completion.chunk");
-    assert_eq!(first["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
+    assert_eq!(
+        first["choices"][0]["delta"],
+        json!({"role": "assistant", "content": ""})
+    );
     assert_eq!(events[events.len() - 1], "[DONE]");
     assert_eq!(last["choices"][0]["finish_reason"], "length");
     assert_eq!(last["choices"][0]["delta"], json!({}));
@@ -35,18 +41,30 @@ fn a_chat_stream_is_role_words_finish_done() {
     let words = &events[1..events.len() - 2];
     assert!(words.len() > 1, "tokens come one by one");
     for event in words {
-        assert_eq!((&event["id"], &event["created"]), (&first["id"], &first["created"]));
+        assert_eq!(
+            (&event["id"], &event["created"]),
+            (&first["id"], &first["created"])
+        );
         assert_eq!(event["choices"][0]["finish_reason"], Value::Null);
-        assert_ne!(event["choices"][0]["delta"]["content"], "", "an empty event is no token");
+        assert_ne!(
+            event["choices"][0]["delta"]["content"], "",
+            "an empty event is no token"
+        );
         assert_eq!(event.get("metrics"), None);
     }
-    assert_eq!(text(&events), whole["choices"][0]["message"]["content"].as_str().unwrap());
+    assert_eq!(
+        text(&events),
+        whole["choices"][0]["message"]["content"].as_str().unwrap()
+    );
 }
 
 #[test]
 fn usage_comes_in_an_event_of_its_own_with_what_the_engine_measured() {
     let server = Server::fake(&[]);
-    let asked = [("stream_options", json!({"include_usage": true})), ("return_token_ids", json!(true))];
+    let asked = [
+        ("stream_options", json!({"include_usage": true})),
+        ("return_token_ids", json!(true)),
+    ];
     let events = events(&server.post(CHAT, &ask(&asked)).body);
     let (finish, usage) = (&events[events.len() - 3], &events[events.len() - 2]);
     assert_eq!(finish["choices"][0]["finish_reason"], "length");
@@ -55,24 +73,37 @@ fn usage_comes_in_an_event_of_its_own_with_what_the_engine_measured() {
     assert_eq!(usage["usage"]["completion_tokens"], 5);
     assert_eq!(usage["metrics"]["output_tokens"], 5);
     assert_eq!(usage["token_ids"].as_array().unwrap().len(), 5);
-    assert_eq!(usage["prompt_token_ids"].as_array().unwrap().len() as u64, usage["usage"]["prompt_tokens"]);
+    assert_eq!(
+        usage["prompt_token_ids"].as_array().unwrap().len() as u64,
+        usage["usage"]["prompt_tokens"]
+    );
 }
 
 #[test]
 fn a_completion_stream_has_text_in_each_event() {
     let server = Server::fake(&[]);
-    let events = events(&server.post(COMPLETIONS, &json!({"prompt": "Hello", "stream": true})).body);
+    let events = events(
+        &server
+            .post(COMPLETIONS, &json!({"prompt": "Hello", "stream": true}))
+            .body,
+    );
     assert_eq!(events[events.len() - 1], "[DONE]");
     for event in &events[..events.len() - 1] {
         assert_eq!(event["object"], "text_completion");
         assert!(event["choices"][0]["text"].is_string());
     }
-    assert_eq!(events[events.len() - 2]["choices"][0]["finish_reason"], "length");
+    assert_eq!(
+        events[events.len() - 2]["choices"][0]["finish_reason"],
+        "length"
+    );
 }
 
 #[test]
 fn chapter_1_gives_its_text_in_one_event_and_chapter_2_the_same_in_many() {
-    let body = ask(&[("max_tokens", json!(20)), ("stream_options", json!({"include_usage": true}))]);
+    let body = ask(&[
+        ("max_tokens", json!(20)),
+        ("stream_options", json!({"include_usage": true})),
+    ]);
     let run = |chapter| events(&Server::dummy(chapter).post(CHAT, &body).body);
     let (one, many) = (run("1"), run("2"));
     assert_eq!(one.len(), 5, "role, text, finish, usage, [DONE]");
@@ -80,7 +111,11 @@ fn chapter_1_gives_its_text_in_one_event_and_chapter_2_the_same_in_many() {
     assert_eq!(text(&one), text(&many));
     assert!(!text(&one).is_empty());
     let metrics = |events: &[Value]| events[events.len() - 2]["metrics"].clone();
-    assert_eq!(metrics(&one).get("ttft_ms"), None, "chapter 1 does not measure it");
+    assert_eq!(
+        metrics(&one).get("ttft_ms"),
+        None,
+        "chapter 1 does not measure it"
+    );
     assert_eq!(metrics(&one).get("tpot_ms"), None);
     assert!(metrics(&many)["ttft_ms"].as_f64().unwrap() > 0.0);
     assert!(metrics(&many)["tpot_ms"].as_f64().unwrap() > 0.0);
@@ -104,13 +139,25 @@ fn an_error_on_the_way_is_an_event_and_there_is_no_done() {
     let events = events(&reply.body);
     assert_eq!(events.len(), 4, "role, two tokens, the error");
     assert_eq!(events[3]["error"]["type"], "server_error");
-    assert!(events[3]["error"]["message"].as_str().unwrap().contains("asked to fail"));
+    assert!(
+        events[3]["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("asked to fail")
+    );
     assert!(server.metrics().contains("status=\"500\"} 1"));
 
     let server = Server::fake(&[("fail_at", "0"), ("trouble_after", "2")]);
     let reply = server.post(CHAT, &ask(&[("stream", json!(false))]));
-    assert_eq!((reply.status, &reply.json()["error"]["type"]), (500, &json!("server_error")));
-    assert_eq!(server.post(CHAT, &ask(&[])).status, 200, "the next request is not harmed");
+    assert_eq!(
+        (reply.status, &reply.json()["error"]["type"]),
+        (500, &json!("server_error"))
+    );
+    assert_eq!(
+        server.post(CHAT, &ask(&[])).status,
+        200,
+        "the next request is not harmed"
+    );
 }
 
 #[test]

@@ -29,7 +29,9 @@ pub fn send(address: SocketAddr, method: &str, path: &str, body: &str) -> TcpStr
     let mut connection = TcpStream::connect(address).unwrap();
     connection.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+    );
     connection.write_all(head.as_bytes()).unwrap();
     connection.write_all(body.as_bytes()).unwrap();
     connection
@@ -40,10 +42,16 @@ pub fn read(mut connection: TcpStream) -> Reply {
     connection.read_to_end(&mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let chunked = head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked");
     Reply {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-        body: if chunked { unchunk(body) } else { body.to_owned() },
+        body: if chunked {
+            unchunk(body)
+        } else {
+            body.to_owned()
+        },
     }
 }
 
