@@ -33,8 +33,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         out::print(&format!("run {} has ended before: {state}\n", run.run_id));
         return Ok(Exit::Done);
     }
-    let names: Vec<String> =
-        if run.agent_name == LOCAL { Vec::new() } else { vec![run.agent_name.clone()] };
+    let names: Vec<String> = if run.agent_name == LOCAL {
+        Vec::new()
+    } else {
+        vec![run.agent_name.clone()]
+    };
     let agents = connect::open(context, &store, &names).await?;
     let ended = match agents.hosts.first() {
         Some(host) => end(&store, host, run).await,
@@ -43,7 +46,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     agents.close().await;
     store.close().await;
     let run = ended?;
-    out::print(&format!("run {} ended: {}\n", run.run_id, words::state(run.status.state)));
+    out::print(&format!(
+        "run {} ended: {}\n",
+        run.run_id,
+        words::state(run.status.state)
+    ));
     Ok(Exit::Done)
 }
 
@@ -70,7 +77,11 @@ async fn end(store: &Store, host: &Host, run: RunRecord) -> anyhow::Result<RunRe
         Ok(run) => Ok(run),
         Err(error) if is_gone(&error) => {
             let now = store.run_by_prefix(&run.run_id).await?;
-            if now.status.state.is_final() { Ok(now) } else { Err(error) }
+            if now.status.state.is_final() {
+                Ok(now)
+            } else {
+                Err(error)
+            }
         }
         Err(error) => Err(error),
     }
@@ -83,5 +94,8 @@ async fn collect(store: &Store, host: &Host, run: RunRecord) -> anyhow::Result<R
 }
 
 fn is_gone(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<FleetError>().and_then(FleetError::code) == Some(ErrorCode::NotFound)
+    error
+        .downcast_ref::<FleetError>()
+        .and_then(FleetError::code)
+        == Some(ErrorCode::NotFound)
 }

@@ -29,7 +29,11 @@ pub async fn store_end(
     followed: Followed,
 ) -> anyhow::Result<RunWithSamples> {
     let samples = client.samples(&followed.status).await?;
-    let run = RunRecord { status: followed.status, stats: bench_stats(&samples), ..run };
+    let run = RunRecord {
+        status: followed.status,
+        stats: bench_stats(&samples),
+        ..run
+    };
     store.finish_run(&run, &samples, &followed.events).await?;
     if let Err(error) = client.acknowledge(&run.run_id).await {
         // It is stored; the next collection acknowledges again.
@@ -58,7 +62,12 @@ pub async fn leftovers(
     interrupt: &CancellationToken,
     console: &Console,
 ) -> anyhow::Result<Vec<RunWithSamples>> {
-    let unfinished = store.runs(&RunFilter { unfinished: true, ..RunFilter::default() }).await?;
+    let unfinished = store
+        .runs(&RunFilter {
+            unfinished: true,
+            ..RunFilter::default()
+        })
+        .await?;
     let there = host.client.runs().await?;
     let mut collected = Vec::new();
     for status in &there {
@@ -77,7 +86,10 @@ pub async fn leftovers(
         let followed = follow(&host.client, &run.run_id, interrupt, |_| {}).await?;
         collected.push(store_end(store, &host.client, run.clone(), followed).await?);
     }
-    for run in unfinished.into_iter().filter(|run| is_lost(run, host, &there, reach)) {
+    for run in unfinished
+        .into_iter()
+        .filter(|run| is_lost(run, host, &there, reach))
+    {
         collected.push(store_lost(store, run).await?);
     }
     for run in &collected {
@@ -122,11 +134,17 @@ async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamp
     };
     let run = RunRecord { status, ..run };
     store.finish_run(&run, &[], &[]).await?;
-    Ok(RunWithSamples { run, samples: Vec::new() })
+    Ok(RunWithSamples {
+        run,
+        samples: Vec::new(),
+    })
 }
 
 fn collected_line(run: &RunRecord) -> String {
-    let head = format!("collected run {} ({} on {})", run.run_id, run.engine, run.agent_name);
+    let head = format!(
+        "collected run {} ({} on {})",
+        run.run_id, run.engine, run.agent_name
+    );
     match (&run.status.failure, run.status.state) {
         (Some(failure), _) => format!("{head}: failed, {}", failure.message),
         (None, RunState::Cancelled) => format!("{head}: cancelled"),

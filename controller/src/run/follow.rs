@@ -39,8 +39,14 @@ pub async fn follow(
     interrupt: &CancellationToken,
     seen: impl FnMut(&RunEvent),
 ) -> Result<Followed, FleetError> {
-    let mut follower =
-        Follower { client, run_id, seen, after: 0, events: Vec::new(), heard: Instant::now() };
+    let mut follower = Follower {
+        client,
+        run_id,
+        seen,
+        after: 0,
+        events: Vec::new(),
+        heard: Instant::now(),
+    };
     tokio::select! {
         // A run that is over is over, even when Ctrl-C came in the same moment.
         biased;
@@ -143,6 +149,9 @@ impl<F: FnMut(&RunEvent)> Follower<'_, F> {
     }
 
     fn finish(self, status: RunStatus) -> Followed {
-        Followed { status, events: self.events }
+        Followed {
+            status,
+            events: self.events,
+        }
     }
 }

@@ -39,13 +39,17 @@ pub async fn one_run(
         // Nothing of it is left there, unless it was lost on the way: then no other run may follow.
         line.end();
         return match error {
-            FleetError::Api { .. } => Ok(RunWithSamples { run, samples: Vec::new() }),
+            FleetError::Api { .. } => Ok(RunWithSamples {
+                run,
+                samples: Vec::new(),
+            }),
             error => Err(error.into()),
         };
     }
-    let followed =
-        follow::follow(&host.client, &run.run_id, session.interrupt, |event| line.event(event))
-            .await?;
+    let followed = follow::follow(&host.client, &run.run_id, session.interrupt, |event| {
+        line.event(event)
+    })
+    .await?;
     let run = collect::store_end(session.store, &host.client, run, followed).await?;
     line.end();
     Ok(run)
@@ -124,7 +128,11 @@ fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRe
 /// The end of a run that never began.
 fn refused(status: &RunStatus, error: &FleetError, interrupted: bool) -> RunStatus {
     RunStatus {
-        state: if interrupted { RunState::Cancelled } else { RunState::Failed },
+        state: if interrupted {
+            RunState::Cancelled
+        } else {
+            RunState::Failed
+        },
         ended_unix_ms: Some(crate::now_unix_ms()),
         failure: Some(RunFailure {
             stage: Stage::Preflight,
