@@ -26,7 +26,7 @@ type Key = (&'static str, fn() -> String);
 /// `config.toml`.
 const KEYS: &[Key] = &[
     ("db", || in_user_dir(BaseDirs::data_dir, "bench.db")),
-    ("state_dir", || in_user_dir(state_dir, "local")),
+    ("local_state_dir", || in_user_dir(state_dir, "local")),
     ("agent", String::new),
     ("mode", || "online".to_owned()),
     ("model", || defaults::MODEL.to_owned()),

@@ -202,7 +202,7 @@ fn a_dry_run_says_what_would_be_run_and_runs_nothing() {
       #d ch02 online cpu
     Order     a b c d d c b a (abba)
     Agents    local
-    Workload  dummy:tiny-llm, 1 prompt, at most 40 tokens each (REDACTED)
+    Workload  dummy:tiny-llm, 1 prompt, at most 40 tokens each (4c23b3810fcb)
     Requests  160 measured, 24 warm-up, on each agent
     ");
     let output = home.run(&[&args[..], &["--format", "json"]].concat());

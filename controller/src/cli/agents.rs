@@ -162,7 +162,12 @@ async fn check(context: &Context, names: &[String], format: Format) -> anyhow::R
         if let Err(error) = &answer {
             exit = exit.worse(error.exit());
         }
-        let error = answer.as_ref().err().map(ToString::to_string);
+        // Name and place stand in columns of their own.
+        let told = format!("agent {} ({}): ", row.name, row.url);
+        let error = answer
+            .as_ref()
+            .err()
+            .map(|error| error.to_string().replace(&told, ""));
         agents.push(AgentView {
             name: row.name.clone(),
             url: row.url.clone(),

@@ -109,7 +109,9 @@ pub async fn open(context: &Context, store: &Store, names: &[String]) -> anyhow:
 }
 
 async fn start_local(context: &Context) -> anyhow::Result<Local> {
-    let state_dir = context.config.required("state_dir", None, values::text)?;
+    let state_dir = context
+        .config
+        .required("local_state_dir", None, values::text)?;
     Local::start(&context.program, std::path::Path::new(&state_dir)).await
 }
 

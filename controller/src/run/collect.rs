@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use contracts::run::{RunFailure, RunState, RunStatus, Stage};
+use contracts::api::ErrorCode;
+use contracts::run::{RunEvent, RunFailure, RunState, RunStatus, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::Host;
 use super::follow::{Followed, follow};
 use super::progress::Console;
-use crate::fleet::AgentClient;
+use crate::fleet::{AgentClient, FleetError};
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
 use crate::store::{RunFilter, Store};
@@ -18,11 +19,41 @@ use crate::store::{RunFilter, Store};
 /// ones are never taken for lost.
 const LOST_AGE: Duration = Duration::from_secs(60);
 
-/// Fetches a run's samples, stores its end in one transaction, and acknowledges it.
+/// Follows a run to its end and stores that. Where another command was quicker, its result is taken.
 ///
 /// # Errors
-/// The samples are not those promised; the database. The agent then keeps the run.
-pub async fn store_end(
+/// The agent is lost or does not know the run; the samples are not those promised; the database.
+pub async fn bring_home(
+    store: &Store,
+    client: &AgentClient,
+    run: RunRecord,
+    interrupt: &CancellationToken,
+    seen: impl FnMut(&RunEvent),
+) -> anyhow::Result<RunWithSamples> {
+    let run_id = run.run_id.clone();
+    let ended = async {
+        let followed = follow(client, &run_id, interrupt, seen).await?;
+        store_end(store, client, run, followed).await
+    };
+    let error = match ended.await {
+        Ok(run) => return Ok(run),
+        Err(error) => error,
+    };
+    let code = error
+        .downcast_ref::<FleetError>()
+        .and_then(FleetError::code);
+    if code == Some(ErrorCode::NotFound) {
+        let stored = store.run_by_prefix(&run_id).await?;
+        if stored.status.state.is_final() {
+            return Ok(store.with_samples(stored).await?);
+        }
+    }
+    Err(error)
+}
+
+/// Fetches a run's samples, stores its end in one transaction, and acknowledges it: only then does
+/// the agent forget it.
+async fn store_end(
     store: &Store,
     client: &AgentClient,
     run: RunRecord,
@@ -83,8 +114,8 @@ pub async fn leftovers(
             ));
             continue;
         }
-        let followed = follow(&host.client, &run.run_id, interrupt, |_| {}).await?;
-        collected.push(store_end(store, &host.client, run.clone(), followed).await?);
+        let ended = bring_home(store, &host.client, run.clone(), interrupt, |_| {});
+        collected.push(ended.await?);
     }
     for run in unfinished
         .into_iter()

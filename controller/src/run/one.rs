@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use ulid::Ulid;
 
 use super::progress::Line;
-use super::{Host, Session, collect, follow};
+use super::{Host, Session, collect};
 use crate::fleet::FleetError;
 use crate::plan::{PlannedRun, engine_name};
 use crate::record::{RunRecord, RunWithSamples};
@@ -34,23 +34,21 @@ pub async fn one_run(
     session.store.create_run(&run, &host.info.host).await?;
     line.begin(&run);
     if let Err(error) = start(session, host, &run).await {
+        line.end();
+        // An agent that was lost on the way may have taken it: `resume` finds out.
+        let FleetError::Api { .. } = error else {
+            return Err(error.into());
+        };
         run.status = refused(&run.status, &error, session.interrupt.is_cancelled());
         session.store.finish_run(&run, &[], &[]).await?;
-        // Nothing of it is left there, unless it was lost on the way: then no other run may follow.
-        line.end();
-        return match error {
-            FleetError::Api { .. } => Ok(RunWithSamples {
-                run,
-                samples: Vec::new(),
-            }),
-            error => Err(error.into()),
-        };
+        return Ok(RunWithSamples {
+            run,
+            samples: Vec::new(),
+        });
     }
-    let followed = follow::follow(&host.client, &run.run_id, session.interrupt, |event| {
-        line.event(event)
-    })
-    .await?;
-    let run = collect::store_end(session.store, &host.client, run, followed).await?;
+    let seen = |event: &_| line.event(event);
+    let run =
+        collect::bring_home(session.store, &host.client, run, session.interrupt, seen).await?;
     line.end();
     Ok(run)
 }
