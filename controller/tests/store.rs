@@ -130,12 +130,12 @@ fn ended(run: RunRecord) -> RunRecord {
     let stats = BenchStats {
         req_per_s: 0.1 + 0.2,
         tok_per_s: 32.6,
-        wall_ms: 1224.000_000_000_000_2,
+        wall_ms: 1_224.000_000_000_000_2,
         output_tokens: 39.0,
         n_runs: 1,
         ttft_ms: 41.2,
         tpot_ms: 0.0,
-        wall_times: vec![1224.000_000_000_000_2, 1e-3],
+        wall_times: vec![1_224.000_000_000_000_2, 1e-3],
     };
     RunRecord {
         status,

@@ -304,7 +304,7 @@ impl AgentClient {
         FleetError::Api {
             name: self.address.name.clone(),
             url: self.address.url.clone(),
-            error,
+            error: Box::new(error),
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum FleetError {
         /// Where it is.
         url: String,
         /// The error.
-        error: ApiError,
+        error: Box<ApiError>,
     },
     /// The samples are not those that the run's status promised.
     #[error("agent {name} ({url}): run {run_id}: {why}; `controller resume` tries again")]

@@ -46,9 +46,14 @@ pub async fn one_run(
             samples: Vec::new(),
         });
     }
-    let seen = |event: &_| line.event(event);
-    let run =
-        collect::bring_home(session.store, &host.client, run, session.interrupt, seen).await?;
+    let ended = collect::bring_home(
+        session.store,
+        &host.client,
+        run,
+        session.interrupt,
+        |event| line.event(event),
+    );
+    let run = ended.await?;
     line.end();
     Ok(run)
 }
