@@ -60,7 +60,13 @@ struct Args {
 }
 
 /// The whole program: `agent [flags]`, or `agent engine …` as a child of an agent.
-pub fn run(args: impl Iterator<Item = OsString>, program: std::io::Result<Program>) -> ExitCode {
+///
+/// `program` opens this process's executable. It is called for an agent only: a keeper must not
+/// have a descriptor open where its child's will be.
+pub fn run(
+    args: impl Iterator<Item = OsString>,
+    program: impl FnOnce() -> std::io::Result<Program>,
+) -> ExitCode {
     let mut args = args.peekable();
     let name = args.next();
     if args.next_if(|word| word == "engine").is_some() {
@@ -75,7 +81,7 @@ pub fn run(args: impl Iterator<Item = OsString>, program: std::io::Result<Progra
         }
     };
     start_log();
-    match serve(args, program) {
+    match serve(args, program()) {
         Ok(code) => code,
         Err((code, error)) => {
             let _ = writeln!(std::io::stderr(), "agent: {error:#}");

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use contracts::host::ChapterFacts;
 use contracts::run::Stage;
 use tokio_util::sync::CancellationToken;
 
@@ -78,11 +79,6 @@ impl Agent {
     }
 }
 
-/// The chapters of this build, as `/v1/host` gives them.
-pub fn chapters() -> Vec<contracts::host::ChapterFacts> {
-    api::host::chapters()
-}
-
 /// What `EXE engine …` does, given what follows the word `engine`: the keeper, else an engine.
 pub fn engine_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args.peekable();
@@ -90,6 +86,19 @@ pub fn engine_main(args: impl Iterator<Item = OsString>) -> ExitCode {
         return process::keeper_main(args);
     }
     engine::cli::run(args)
+}
+
+/// The chapters of the engine that is linked, as `/v1/host` gives them.
+pub fn chapters() -> Vec<ChapterFacts> {
+    let facts = |chapter: &engine::chapters::Chapter| ChapterFacts {
+        id: chapter.id.to_owned(),
+        title: chapter.title.to_owned(),
+        adds: chapter.adds.to_owned(),
+        streams: chapter.streams,
+        same_tokens: chapter.same_tokens,
+        hidden: chapter.hidden,
+    };
+    engine::chapters::TABLE.iter().map(facts).collect()
 }
 
 fn recover(state: &StateDir, spool: &Spool) -> Result<(), OpenError> {

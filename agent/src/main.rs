@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
+use agent::process::Program;
+
 fn main() -> ExitCode {
-    agent::cli::run(
-        std::env::args_os(),
-        agent::process::Program::of_this_process(),
-    )
+    agent::cli::run(std::env::args_os(), Program::of_this_process)
 }

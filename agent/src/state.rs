@@ -5,6 +5,7 @@
 //! agent_id      stable ULID
 //! current.json  the run in progress: id, stage, identities of its processes
 //! quarantine    why nothing may run until a person has looked and removed the file
+//! hashes.json   of executables, see [`crate::run`]
 //! runs/         the spool, see [`crate::spool`]
 //! ```
 //! Only the holder of the lock may write here, so whatever a dead agent left is the next one's alone.
@@ -115,6 +116,11 @@ impl StateDir {
     /// Folder of the spool.
     pub fn runs_dir(&self) -> PathBuf {
         self.root.join("runs")
+    }
+
+    /// Where hashes of executables are kept.
+    pub fn hashes_file(&self) -> PathBuf {
+        self.root.join("hashes.json")
     }
 
     /// What a dead agent left running, if anything.

@@ -86,7 +86,7 @@ pub fn run(
     for (warmup, count) in [(true, job.warmup), (false, job.n_runs)] {
         for (index, input) in (0..count).zip(inputs.iter().cycle()) {
             let params = SamplingParams {
-                seed: job.sampling.seed.wrapping_add(index.into()),
+                seed: seed_of(job.sampling.seed, index),
                 ..job.sampling.clone()
             };
             let start_ns = since(origin);
@@ -114,6 +114,12 @@ pub fn run(
         }
     }
     Ok(write_line(report, &WorkerLine::Done)?)
+}
+
+/// Request `index`'s seed. A seed sent over HTTP is an i64 and online clients drop the top bit; so
+/// do we, to draw the same.
+fn seed_of(seed: u64, index: u32) -> u64 {
+    seed.wrapping_add(index.into()) & (u64::MAX >> 1)
 }
 
 fn attempt(engine: &mut dyn Engine, input: &Input, params: &SamplingParams) -> Outcome {

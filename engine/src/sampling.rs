@@ -85,7 +85,7 @@ enum Choice {
         temperature: f32,
         top_k: Option<usize>,
         top_p: f64,
-        random: ChaCha8Rng,
+        random: Box<ChaCha8Rng>,
     },
 }
 
@@ -102,7 +102,7 @@ impl Sampler {
                 temperature: params.temperature,
                 top_k: usize::try_from(params.top_k).ok(),
                 top_p: f64::from(params.top_p),
-                random: ChaCha8Rng::seed_from_u64(params.seed),
+                random: Box::new(ChaCha8Rng::seed_from_u64(params.seed)),
             }
         };
         Self { choice }

@@ -260,9 +260,6 @@ fn take(
     job: Job,
 ) {
     let Job { ask, reply } = job;
-    if reply.events.is_closed() {
-        return;
-    }
     let id = *next_id;
     *next_id += 1;
     // A send fails only if the client went away; the loop notices that by itself.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use contracts::PROTOCOL;
-use contracts::host::{ChapterFacts, EngineFacts, HostInfo};
+use contracts::host::{EngineFacts, HostInfo};
 use serde_json::{Value, json};
 
 use super::error::Problem;
+use crate::config::EngineEntry;
 use crate::config::engines::KIND_CHAPTERBENCH;
 use crate::run::Bench;
 
@@ -34,36 +35,23 @@ fn info(bench: &Bench) -> HostInfo {
         build: engine::cli::build_facts(),
         host: bench.facts.clone(),
         state: crate::host::state(),
-        chapters: chapters(),
+        chapters: crate::chapters(),
         engines: engines(bench),
         busy_with: bench.busy().map(|active| active.id.to_string()),
         quarantine: bench.state.quarantine(),
     }
 }
 
-/// The rows of the engine's table, hidden ones too.
-pub fn chapters() -> Vec<ChapterFacts> {
-    let facts = |chapter: &engine::chapters::Chapter| ChapterFacts {
-        id: chapter.id.to_owned(),
-        title: chapter.title.to_owned(),
-        adds: chapter.adds.to_owned(),
-        streams: chapter.streams,
-        same_tokens: chapter.same_tokens,
-        hidden: chapter.hidden,
-    };
-    engine::chapters::TABLE.iter().map(facts).collect()
-}
-
 fn engines(bench: &Bench) -> Vec<EngineFacts> {
-    let facts = |entry: &crate::config::EngineEntry| EngineFacts {
+    let sha256 = |entry: &EngineEntry| -> anyhow::Result<String> {
+        let program = bench.builds.open(Some(&entry.path))?;
+        Ok(bench.builds.sha256(&program)?)
+    };
+    let facts = |entry: &EngineEntry| EngineFacts {
         name: entry.name.clone(),
         kind: KIND_CHAPTERBENCH.to_owned(),
         // None while the file cannot be read: a run that names it will say why.
-        binary_sha256: bench
-            .builds
-            .open(Some(&entry.path))
-            .ok()
-            .and_then(|program| program.sha256().ok()),
+        binary_sha256: sha256(entry).ok(),
     };
     bench.config.engines.iter().map(facts).collect()
 }

@@ -8,7 +8,7 @@ mod body;
 mod connections;
 mod error;
 mod events;
-pub(crate) mod host;
+mod host;
 mod runs;
 mod samples;
 pub mod server;

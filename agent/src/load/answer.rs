@@ -56,9 +56,13 @@ pub(super) fn failure(class: ErrorClass, message: impl Into<String>) -> SampleEr
 }
 
 impl Answer {
+    /// The answer is a stream. Its events follow, or none, if the server has nothing to say.
+    pub fn begin_stream(&mut self) {
+        self.streamed = true;
+    }
+
     /// Takes one event of a stream; `at_ns` is the return of the read that completed it.
     pub fn event(&mut self, at_ns: u64, event: Event<'_>) -> Result<(), SampleError> {
-        self.streamed = true;
         let data = event.data.trim_ascii();
         if data.is_empty() {
             return Ok(());
@@ -158,7 +162,7 @@ impl Answer {
 
     /// What is known of any answer, failed ones too.
     fn fill(&self, sample: &mut Sample, counter: Option<&TokenCounter>) {
-        sample.first_event_ns = self.first_event_ns.filter(|_| self.streamed);
+        sample.first_event_ns = self.first_event_ns;
         sample.finish_ns = self.finish_ns.filter(|_| self.streamed);
         if self.streamed {
             sample.first_content_ns = self.content_ns.first().copied();
@@ -301,3 +305,6 @@ fn finish_reason(word: &str) -> Result<FinishReason, SampleError> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod whole_tests;

@@ -163,6 +163,9 @@ impl Client {
     ) -> Result<(), SampleError> {
         let (head, mut body) = response.into_parts();
         let kind = BodyKind::of(&head, self.stream)?;
+        if kind == BodyKind::Events {
+            answer.begin_stream();
+        }
         let limit = match kind {
             BodyKind::Error => ERROR_BODY_BYTES_MAX,
             BodyKind::Events | BodyKind::Whole => ANSWER_BYTES_MAX,

@@ -63,7 +63,7 @@ pub enum OfflineEvent {
         /// Build of the worker.
         build: BuildFacts,
         /// What it loaded.
-        model: ModelFacts,
+        model: Box<ModelFacts>,
     },
     /// A phase begins.
     Phase(Phase),
@@ -137,6 +137,7 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
             let outcome = match line {
                 WorkerLine::Loaded { build, model } => {
                     self.loaded_ns = Some(self.clock.now_ns());
+                    let model = Box::new(model);
                     (self.on_event)(OfflineEvent::Loaded { build, model });
                     self.begin_phase();
                     None

@@ -2,11 +2,12 @@
 //! the load asks. Today that is a closed loop of one slot; a slot knows nothing of its neighbours,
 //! so that more of them, or a schedule, change this file and not the client.
 
-use contracts::defaults;
-use contracts::run::{AllowFailures, Load, RunSpec};
-use contracts::sample::Sample;
 use std::sync::Arc;
 use std::time::Duration;
+
+use contracts::defaults;
+use contracts::run::{AllowFailures, Load, PromptSource, RunSpec};
+use contracts::sample::Sample;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -76,7 +77,7 @@ impl OnlineJob {
                 why: format!("{concurrency} is not possible yet; one request at a time is"),
             });
         }
-        let contracts::run::PromptSource::Texts { texts } = &workload.prompts;
+        let PromptSource::Texts { texts } = &workload.prompts;
         if texts.is_empty() {
             return Err(JobError::Field {
                 field: "workload.prompts.texts",
@@ -197,5 +198,64 @@ impl<'a> Slot<'a> {
             .request(body, &mut sample, counter, cancel.cancelled())
             .await;
         Ok(sample)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(change: impl Fn(&mut Value)) -> RunSpec {
+        let mut spec = json!({
+            "arm": {
+                "engine": {"kind": "chapter", "id": "ch02"}, "mode": "online", "dtype": null,
+                "device": {"kind": "cpu"}, "threads": null, "stream": true,
+            },
+            "workload": {
+                "model": "dummy:tiny-llm", "prompts": {"kind": "texts", "texts": ["p"]},
+                "endpoint": "auto", "sampling": {"max_tokens": 9},
+                "load": {"kind": "closed", "concurrency": 1}, "n_runs": 20, "warmup": 3,
+                "cache": "as_is", "allow_failures": {"kind": "count", "n": 0},
+            },
+            "limits": {
+                "ready_timeout_ms": 1, "stop_grace_ms": 2, "request_timeout_ms": 3,
+                "stall_timeout_ms": 4, "device_wait_ms": 5,
+            },
+        });
+        change(&mut spec);
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn server() -> Server {
+        Server {
+            base_url: "http://127.0.0.1:8000".into(),
+            model: "m".into(),
+            chat_template: true,
+            ours: true,
+        }
+    }
+
+    #[test]
+    fn a_spec_becomes_a_job() {
+        let job = OnlineJob::from_spec(&spec(|_| ()), &server()).unwrap();
+        assert_eq!((job.warmup, job.n_runs), (3, 20));
+        assert_eq!(job.bodies.route, Route::Chat);
+        assert!(job.bodies.stream && job.bodies.return_token_ids);
+        assert_eq!(job.bodies.sampling.max_tokens, 9);
+        assert_eq!(job.timeouts.total, Duration::from_millis(3));
+        assert_eq!(job.timeouts.stall, Duration::from_millis(4));
+    }
+
+    #[test]
+    fn what_cannot_be_driven_is_refused_by_field() {
+        let wide = spec(|s| s["workload"]["load"]["concurrency"] = json!(8));
+        let empty = spec(|s| s["workload"]["prompts"]["texts"] = json!([]));
+        for (spec, field) in [(wide, "concurrency"), (empty, "workload.prompts.texts")] {
+            let error = OnlineJob::from_spec(&spec, &server()).err().unwrap();
+            assert!(error.to_string().contains(field), "{error}");
+        }
     }
 }

@@ -78,9 +78,10 @@ impl Tally {
     pub fn new(warmup_total: u32, total: u32, allow: AllowFailures) -> Self {
         let allowed = match allow {
             AllowFailures::Count { n } => n,
-            // Rounded down: 1 % of 20 requests is none.
+            // Rounded down: 1 % of 20 requests is none. The little more is for shares such as
+            // 0.7 % of 1000, which comes out just below 7.
             AllowFailures::Percent { percent } => {
-                (f64::from(total) * percent.clamp(0.0, 100.0) / 100.0) as u32
+                (f64::from(total) * percent.clamp(0.0, 100.0) / 100.0 + 1e-9) as u32
             }
         };
         Self {

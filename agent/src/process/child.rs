@@ -12,7 +12,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::identity::{Identities, ProcessId, kill_leftover};
+use super::identity::{Identities, ProcessId, kill_tree};
 use super::log::LogRing;
 use super::protocol::{Order, line};
 use super::sweep::{SWEEP_LIMIT, tree_of};
@@ -182,7 +182,7 @@ impl Child {
 
 /// The keeper doesn't answer: end it and the tree from here. Whether nothing is left.
 pub(super) async fn force(identities: Identities) -> bool {
-    let task = tokio::task::spawn_blocking(move || kill_leftover(&identities));
+    let task = tokio::task::spawn_blocking(move || kill_tree(&identities));
     task.await.is_ok_and(|leftover| leftover.left == 0)
 }
 

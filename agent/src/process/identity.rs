@@ -94,10 +94,21 @@ pub(super) fn boot_id() -> String {
 /// Ends what an earlier agent left running, and nothing else: each process is checked by boot id,
 /// pid *and* start time, or by the mark in its environment. Blocks for at most five seconds.
 pub fn kill_leftover(ids: &Identities) -> Leftover {
+    kill_members(ids, false)
+}
+
+/// The same for a tree that this agent started and still watches: its session is certainly not
+/// recycled yet, so what belongs to it is ours even where the mark was overwritten (servers that
+/// set their process title do that).
+pub(super) fn kill_tree(ids: &Identities) -> Leftover {
+    kill_members(ids, true)
+}
+
+fn kill_members(ids: &Identities, by_session: bool) -> Leftover {
     if ids.boot_id != boot_id() {
         return Leftover::default();
     }
-    let mut found: Vec<ProcessId> = members(ids);
+    let mut found: Vec<ProcessId> = members(ids, by_session);
     if ids.keeper.is_alive() {
         // The keeper knows its tree better than any scan: let it do the work.
         found.push(ids.keeper);
@@ -106,7 +117,7 @@ pub fn kill_leftover(ids: &Identities) -> Leftover {
         ids.keeper.signal(Signal::SIGKILL);
     }
     let gone = wait_until(KILL_WAIT, || {
-        let alive = members(ids);
+        let alive = members(ids, by_session);
         for process in &alive {
             process.signal(Signal::SIGKILL);
             if !found.contains(process) {
@@ -115,15 +126,20 @@ pub fn kill_leftover(ids: &Identities) -> Leftover {
         }
         alive.is_empty()
     });
-    let left = if gone { 0 } else { members(ids).len() };
+    let left = if gone {
+        0
+    } else {
+        members(ids, by_session).len()
+    };
     Leftover {
         found: count(found.len()),
         left: count(left),
     }
 }
 
-/// Every live process of the tree but the keeper: the child, and whatever carries its mark.
-fn members(ids: &Identities) -> Vec<ProcessId> {
+/// Every live process of the tree but the keeper: the child, and whatever carries its mark or, if
+/// asked, is of its session.
+fn members(ids: &Identities, by_session: bool) -> Vec<ProcessId> {
     let mark = format!("{TREE_MARK}={}", ids.tree).into_bytes();
     let marked = |pid: i32| {
         std::fs::read(format!("/proc/{pid}/environ"))
@@ -132,15 +148,27 @@ fn members(ids: &Identities) -> Vec<ProcessId> {
     let Ok(all) = procfs::process::all_processes() else {
         return Vec::new();
     };
+    let in_session = |stat: &procfs::process::Stat| {
+        by_session
+            && ids.child.pid > 0
+            && stat.session == ids.child.pid
+            && stat.starttime >= ids.child.start_ticks
+    };
     all.flatten()
         .filter_map(|process| process.stat().ok())
         .filter(|stat| !is_over(stat.state))
-        .map(|stat| ProcessId {
-            pid: stat.pid,
-            start_ticks: stat.starttime,
+        .map(|stat| {
+            (
+                ProcessId {
+                    pid: stat.pid,
+                    start_ticks: stat.starttime,
+                },
+                stat,
+            )
         })
-        .filter(|process| *process != ids.keeper)
-        .filter(|process| *process == ids.child || marked(process.pid))
+        .filter(|(process, _)| *process != ids.keeper)
+        .filter(|(process, stat)| *process == ids.child || in_session(stat) || marked(process.pid))
+        .map(|(process, _)| process)
         .collect()
 }
 

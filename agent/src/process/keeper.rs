@@ -56,6 +56,8 @@ fn keep() -> io::Result<()> {
     // EPERM: it already leads a session, which is as good.
     let _ = setsid();
     prctl::set_child_subreaper(true)?;
+    // Started from a descriptor, it would be listed under a number.
+    prctl::set_name(c"bench-keeper")?;
     let mask = block_signals()?;
     exec::seal_inherited_fds()?;
     let fds = receive_fds(&control)?;

@@ -19,6 +19,7 @@
 mod child;
 pub mod device_lock;
 mod exec;
+mod handover;
 mod identity;
 mod keeper;
 mod log;
@@ -28,6 +29,7 @@ mod protocol;
 mod ready;
 mod spawn;
 mod sweep;
+mod watch;
 
 pub use child::{Child, ExitInfo, StopReport};
 pub use identity::{Identities, Leftover, ProcessId, kill_leftover};

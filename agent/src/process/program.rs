@@ -5,7 +5,7 @@
 //! their interpreter has to read them by name, so they run by path.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -99,6 +99,11 @@ impl Program {
     /// Where it lay when it was opened; also its `argv[0]`.
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// Facts of the file that was opened, also if another lies at its path by now.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.inner.file.metadata()
     }
 
     /// SHA-256 (hex) of the bytes that run. Computed at the first call, which reads the whole file,

@@ -127,8 +127,9 @@ pub async fn wait_ready(
             return Err(ReadyError::TimedOut { url: url.to_owned(), timeout, last, log_tail });
         }
     };
-    if let Some(exit) = child.exit_now() {
-        return Err(died(child, exit).await);
+    // Asked of the kernel: the report of a death may be on its way while another server answers.
+    if !child.identity().child.is_alive() {
+        return Err(died(child, child.exited().await).await);
     }
     check_instance(url, instance, &health_json)?;
     Ok(ReadyInfo {

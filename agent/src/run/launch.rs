@@ -6,6 +6,7 @@ use std::io::{Seek, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Context;
 use contracts::run::{AllowFailures, Device, Dtype, Mode, RunSpec, Stage};
@@ -42,6 +43,14 @@ pub(super) enum Link {
     },
 }
 
+/// A child that was just started.
+pub(super) struct Launched {
+    pub child: Child,
+    pub link: Link,
+    /// When its start began.
+    pub spawned: Instant,
+}
+
 impl Link {
     /// The address that must refuse once the child is gone.
     pub fn addr(&self) -> Option<SocketAddr> {
@@ -53,13 +62,16 @@ impl Link {
 }
 
 /// Starts the child with the device's lock in its keeper's hands, and writes down who it is.
-pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<(Child, Link), Failure> {
+pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<Launched, Failure> {
     let spec = run.active.record.status().spec;
     let executable = run.resolved.executable.clone();
     let bench = Arc::clone(&run.bench);
     let opened = tokio::task::spawn_blocking(move || {
         let program = bench.builds.open(executable.as_deref())?;
-        let sha256 = program.sha256().context("hash the engine's executable")?;
+        let sha256 = bench
+            .builds
+            .sha256(&program)
+            .context("hash the engine's executable")?;
         anyhow::Ok((program, sha256))
     });
     let opened = opened
@@ -76,6 +88,7 @@ pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<(Child, Link), Fai
         Mode::Offline => offline(&mut child_spec, &spec, &run.resolved),
     };
     let link = link.map_err(|error| run.failed(format!("{error:#}")))?;
+    let spawned = Instant::now();
     let child = process::spawn(&run.bench.config.program, child_spec).await;
     let child = child.map_err(|error| run.failed(error.to_string()))?;
 
@@ -88,7 +101,11 @@ pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<(Child, Link), Fai
         // Dropping the child ends it: nothing may run that the next agent could not find.
         return Err(run.failed(format!("the state folder: {error}")));
     }
-    Ok((child, link))
+    Ok(Launched {
+        child,
+        link,
+        spawned,
+    })
 }
 
 /// The child's lines become events of the run.

@@ -73,7 +73,7 @@ async fn drive(
         Link::Offline { report } => {
             let watch = OfflineWatch::from_spec(spec);
             let on_event = |event| match event {
-                OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(model), spawned),
+                OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(*model), spawned),
                 OfflineEvent::Phase(phase) => begin(phase, cpu),
             };
             Ok(read_offline(

@@ -121,7 +121,7 @@ pub enum AcknowledgeError {
 impl Bench {
     /// Nothing runs yet.
     pub fn new(config: AgentConfig, state: StateDir, spool: Spool, facts: HostFacts) -> Self {
-        let builds = Builds::new(config.program.clone());
+        let builds = Builds::new(config.program.clone(), state.hashes_file());
         Self {
             config,
             state,

@@ -90,7 +90,6 @@ impl Record {
         inner.stage = stage;
         if inner.status.state != state {
             inner.status.state = state;
-            inner.last_progress = None;
             self.push(&mut inner, EventKind::State { state });
         }
     }

@@ -14,6 +14,7 @@ use contracts::run::{RunFailure, Stage};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::launch::Launched;
 use super::resolve::Resolved;
 use super::{Active, Bench, Interrupt, ending, launch, measure, preflight};
 use crate::process::{Child, ExitInfo};
@@ -25,6 +26,8 @@ use crate::spool::writer::Writer;
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// A request that failed may have failed because the child is dying: as long we wait to know.
 const DEATH_NOTICE_WAIT: Duration = Duration::from_millis(300);
+/// A worker that has written its last line frees its model and exits; then it is helped.
+const WORKER_END_WAIT: Duration = Duration::from_secs(2);
 /// An order to end lets requests in flight be recorded as aborted, this long.
 const ABORT_WAIT: Duration = Duration::from_secs(1);
 
@@ -106,8 +109,11 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
     let lock = run.guarded(None, preflight::pass(run, lock)).await?;
 
     run.enter(Stage::Spawn);
-    let spawned = std::time::Instant::now();
-    let (child, link) = launch::spawn(run, lock).await?;
+    let Launched {
+        child,
+        link,
+        spawned,
+    } = launch::spawn(run, lock).await?;
     let logging = launch::forward_log(&child, Arc::clone(&run.active.record));
 
     run.enter(Stage::Load);
@@ -116,6 +122,10 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
         .guarded(Some(&child), measure::all(run, &child, link, spawned))
         .await;
 
+    if measured.is_ok() && addr.is_none() {
+        // A worker that is done ends by itself; a signal would only spoil its exit status.
+        let _ = timeout(WORKER_END_WAIT, child.exited()).await;
+    }
     run.enter(Stage::Stop);
     let stopped = ending::stop(run, child, addr).await;
     logging.abort();

@@ -212,7 +212,7 @@ fn agent_program() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_controller")).with_file_name("agent");
     if !program.exists() {
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--bin", "agent"])
+            .args(["build", "--quiet", "--workspace", "--bin", "agent"])
             .status()
             .unwrap();
         assert!(status.success(), "cargo build --bin agent");

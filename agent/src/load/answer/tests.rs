@@ -12,6 +12,7 @@ const MS: u64 = 1_000_000;
 fn play(segments: &[(u64, &[u8])], counter: Option<&TokenCounter>) -> Sample {
     let mut parser = SseParser::default();
     let mut answer = Answer::default();
+    answer.begin_stream();
     let mut end = Ok(());
     for (at_ms, bytes) in segments {
         let pushed = parser.push(bytes, |event| {
@@ -369,49 +370,4 @@ fn a_failed_stream_keeps_what_was_seen() {
     assert_eq!(sample.last_content_ns, Some(120 * MS));
     let times = event_times::decode(&sample.event_times.unwrap());
     assert_eq!(times.unwrap(), [100_000, 110_000, 120_000]);
-}
-
-fn whole(body: &str) -> Sample {
-    let mut answer = Answer::default();
-    let end = answer.whole(200 * MS, body.as_bytes());
-    let mut sample = Sample {
-        sent_ns: Some(0),
-        done_ns: Some(200 * MS),
-        ..Sample::default()
-    };
-    answer.settle(&mut sample, end, None);
-    sample
-}
-
-#[test]
-fn whole_answers() {
-    let body = r#"{"choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"length"}],"usage":{"completion_tokens":2},"metrics":{"throughput":1.0,"input_tokens":3,"output_tokens":2,"ttft_ms":20.0,"tpot_ms":5.0,"wall_ms":25.0}}"#;
-    let sample = whole(body);
-    assert_eq!(got(&sample), ok(20.0, 5.0, 2));
-    assert_eq!(sample.timing_source, Some(TimingSource::Engine));
-    assert_eq!(sample.wall_ms, Some(200.0));
-    assert_eq!(sample.first_content_ns, None);
-    let unmeasured = whole(&body.replace("20.0", "0.0").replace("5.0,", "0.0,"));
-    assert_eq!(got(&unmeasured), ok(None, None, 2));
-    assert_eq!(unmeasured.timing_source, None);
-}
-
-#[test]
-fn a_whole_answer_without_usage_is_no_sample_of_zero_tokens() {
-    let sample = whole(r#"{"choices":[{"index":0,"text":"hi","finish_reason":"stop"}]}"#);
-    let error = sample.error.unwrap();
-    assert_eq!(error.class, ErrorClass::BadJson);
-    assert!(error.message.contains("`usage`"), "{}", error.message);
-    assert_eq!(sample.output_tokens, None);
-    for (body, class) in [
-        ("{}", ErrorClass::BadJson),
-        ("<html>", ErrorClass::BadJson),
-        (r#"{"error":{"message":"m"}}"#, ErrorClass::StreamError),
-        (
-            r#"{"choices":[{"text":"","finish_reason":"stop"}],"usage":{"completion_tokens":0}}"#,
-            ErrorClass::NoTokens,
-        ),
-    ] {
-        assert_eq!(whole(body).error.map(|e| e.class), Some(class), "{body}");
-    }
 }

@@ -1,9 +1,5 @@
 //! Models by hub id: a cache laid out on disk, and a tiny hub on loopback.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -15,7 +11,7 @@ use std::{
 
 use engine::model::hub::{self, HubEnv};
 
-use support::{Copy, first_logits, one_line, vector};
+use crate::support::{self, Copy, first_logits, one_line, vector};
 
 const ID: &str = "some-org/Tiny-Llama";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";

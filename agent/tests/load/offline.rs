@@ -1,7 +1,5 @@
 //! The offline reader against real pipes.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io::{PipeWriter, Write};
 use std::time::Duration;
 

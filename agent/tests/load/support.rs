@@ -5,11 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::load::{Bodies, Clock, OnlineJob, Route, Target, Timeouts};
+use agent::load::{
+    Bodies, Clock, DriveEnd, OnlineJob, Phase, Route, Target, Timeouts, drive_online,
+};
 use contracts::generate::SamplingParams;
 use contracts::run::AllowFailures;
+use contracts::sample::Sample;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// What a server does with one request.
 #[derive(Clone)]
@@ -238,10 +243,28 @@ pub fn job(url: &str, warmup: u32, n_runs: u32) -> OnlineJob {
     }
 }
 
-/// A port that nobody listens on.
-pub fn refused_url() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
+/// A port that is taken, so that no other test gets it, and on which nobody listens.
+pub struct RefusingPort {
+    pub url: String,
+    _socket: socket2::Socket,
+}
+
+impl RefusingPort {
+    pub fn open() -> Self {
+        let socket = bound_socket();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        Self {
+            url: format!("http://{address}"),
+            _socket: socket,
+        }
+    }
+}
+
+fn bound_socket() -> socket2::Socket {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    socket
 }
 
 /// A listener that never accepts and whose queue is full.
@@ -254,9 +277,7 @@ pub struct FullListener {
 impl FullListener {
     pub fn open() -> Self {
         use socket2::{Domain, Socket, Type};
-        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
-        listener.bind(&any.into()).unwrap();
+        let listener = bound_socket();
         listener.listen(0).unwrap();
         let address = listener.local_addr().unwrap();
         let mut queued = Vec::new();
@@ -276,4 +297,36 @@ impl FullListener {
             _queued: queued,
         }
     }
+}
+
+/// Runs a job to its end.
+pub async fn drive(job: &OnlineJob) -> (DriveEnd, Vec<Sample>, Vec<Phase>) {
+    let (out, mut samples) = mpsc::channel(1);
+    let mut phases = Vec::new();
+    let cancel = CancellationToken::new();
+    let collect = async move {
+        let mut all = Vec::new();
+        while let Some(sample) = samples.recv().await {
+            all.push(sample);
+        }
+        all
+    };
+    let driven = async {
+        let end = drive_online(job, Clock::start(), &out, |p| phases.push(p), &cancel).await;
+        drop(out);
+        end
+    };
+    let (end, samples) = tokio::join!(driven, collect);
+    (end, samples, phases)
+}
+
+/// The one sample of a run of one request.
+pub async fn one(script: Script) -> Sample {
+    let server = serve(move |_| script.clone()).await;
+    let mut job = job(&server.url, 0, 1);
+    job.timeouts.stall = Duration::from_millis(400);
+    job.timeouts.total = Duration::from_millis(1500);
+    let (_, mut samples, _) = drive(&job).await;
+    assert_eq!(samples.len(), 1);
+    samples.remove(0)
 }

@@ -1,0 +1,9 @@
+//! The agent's API by the real binary: real sockets, real children, real state folders.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod crash;
+mod ending;
+mod fixture;
+mod following;
+mod refusing;
+mod running;

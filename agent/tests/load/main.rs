@@ -1,0 +1,9 @@
+//! The load generator against real sockets and pipes: small servers that send exact bytes, small
+//! workers that write exact lines.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod faults;
+mod measure;
+mod offline;
+mod support;

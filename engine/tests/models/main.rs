@@ -1,0 +1,11 @@
+//! Models from every source: what loads right, and what is refused by name.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod gguf;
+mod gguf_file;
+mod hub;
+mod loading;
+mod refusals;
+#[path = "../support/mod.rs"]
+mod support;
