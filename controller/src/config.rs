@@ -26,7 +26,7 @@ type Key = (&'static str, fn() -> String);
 /// `config.toml`.
 const KEYS: &[Key] = &[
     ("db", || in_user_dir(BaseDirs::data_dir, "bench.db")),
-    ("state_dir", || in_user_dir(state_dir, "local")),
+    ("local_state_dir", || in_user_dir(state_dir, "local")),
     ("agent", String::new),
     ("mode", || "online".to_owned()),
     ("model", || defaults::MODEL.to_owned()),
@@ -60,7 +60,13 @@ fn state_dir(dirs: &BaseDirs) -> &Path {
 /// Empty where the user has no home: then the setting must be given.
 fn in_user_dir(base: fn(&BaseDirs) -> &Path, name: &str) -> String {
     BaseDirs::new()
-        .map(|dirs| base(&dirs).join(FOLDER).join(name).to_string_lossy().into_owned())
+        .map(|dirs| {
+            base(&dirs)
+                .join(FOLDER)
+                .join(name)
+                .to_string_lossy()
+                .into_owned()
+        })
         .unwrap_or_default()
 }
 
@@ -151,7 +157,10 @@ impl Config {
                 known.join(", ")
             )));
         }
-        Ok(Self { settings, file: file.to_path_buf() })
+        Ok(Self {
+            settings,
+            file: file.to_path_buf(),
+        })
     }
 
     /// The settings in the order of the table.
@@ -179,7 +188,10 @@ impl Config {
             return Ok(None);
         }
         parse(&setting.value).map(Some).map_err(|why| {
-            usage(format!("{key} = `{}` ({}): {why}", setting.value, setting.source))
+            usage(format!(
+                "{key} = `{}` ({}): {why}",
+                setting.value, setting.source
+            ))
         })
     }
 
@@ -215,7 +227,11 @@ fn read_file(file: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| {
-            text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
+            text.bytes()
+                .take(span.start)
+                .filter(|byte| *byte == b'\n')
+                .count()
+                + 1
         });
         refuse(format!("line {line}: {}", error.message()))
     })?;
@@ -245,7 +261,10 @@ mod tests {
         let path = folder.path().join("config.toml");
         std::fs::write(&path, file).unwrap();
         let get = |name: &str| {
-            environment.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+            environment
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| OsString::from(value))
         };
         Config::layered(&get, &path)
     }
@@ -257,7 +276,10 @@ mod tests {
         assert_eq!(n(Some(9)), 9);
         assert_eq!(n(None), 7);
         assert_eq!(config.required("warmup", None, values::number).unwrap(), 1);
-        assert_eq!(config.required("max_tokens", None, values::number).unwrap(), 40);
+        assert_eq!(
+            config.required("max_tokens", None, values::number).unwrap(),
+            40
+        );
         assert_eq!(config.optional("dtype", None, values::dtype).unwrap(), None);
     }
 
@@ -265,13 +287,19 @@ mod tests {
     fn what_is_wrong_is_named_with_its_place() {
         let message = |error: anyhow::Error| format!("{error:#}");
         let unknown = message(with(&[], "n_rums = 5").unwrap_err());
-        assert!(unknown.contains("n_rums") && unknown.contains("n_runs"), "{unknown}");
+        assert!(
+            unknown.contains("n_rums") && unknown.contains("n_runs"),
+            "{unknown}"
+        );
         let broken = message(with(&[], "\nn_runs = = 5").unwrap_err());
         assert!(broken.contains("line 2"), "{broken}");
         let table = message(with(&[], "[n_runs]\na = 1").unwrap_err());
         assert!(table.contains("n_runs"), "{table}");
         let config = with(&[("CHAPTERBENCH_N_RUNS", "many")], "").unwrap();
         let bad = message(config.required("n_runs", None, values::number).unwrap_err());
-        assert!(bad.contains("CHAPTERBENCH_N_RUNS") && bad.contains("many"), "{bad}");
+        assert!(
+            bad.contains("CHAPTERBENCH_N_RUNS") && bad.contains("many"),
+            "{bad}"
+        );
     }
 }

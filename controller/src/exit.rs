@@ -42,7 +42,11 @@ impl Exit {
             Self::Usage => 4,
             Self::Interrupted => 5,
         };
-        if rank(other) > rank(self) { other } else { self }
+        if rank(other) > rank(self) {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -64,7 +68,11 @@ pub struct Refusal {
 
 /// A wrong flag, variable or configuration: exit 2.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
-    Refusal { exit: Exit::Usage, message: message.into() }.into()
+    Refusal {
+        exit: Exit::Usage,
+        message: message.into(),
+    }
+    .into()
 }
 
 /// The exit code that an error means; [`Exit::Failed`] where nothing says otherwise.
@@ -78,8 +86,9 @@ pub fn of(error: &anyhow::Error) -> Exit {
     if crate::local::is_held(error) {
         return Exit::Agent;
     }
-    if let Some(crate::store::StoreError::NotFound { .. } | crate::store::StoreError::Ambiguous { .. }) =
-        error.downcast_ref()
+    if let Some(
+        crate::store::StoreError::NotFound { .. } | crate::store::StoreError::Ambiguous { .. },
+    ) = error.downcast_ref()
     {
         return Exit::Usage;
     }

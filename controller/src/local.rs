@@ -60,12 +60,23 @@ impl Local {
         let agent = tokio::task::spawn_blocking(move || Agent::open(config)).await?;
         let agent = agent.map_err(refusal)?;
         let listener = TcpListener::bind("127.0.0.1:0").context("no port on loopback")?;
-        let url = format!("http://{}", listener.local_addr().context("no port on loopback")?);
+        let url = format!(
+            "http://{}",
+            listener.local_addr().context("no port on loopback")?
+        );
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(agent.serve(listener, shutdown.clone()));
-        let address =
-            AgentAddress { name: LOCAL.to_owned(), url, token: Some(token), ca_file: None };
-        Ok(Self { address, shutdown, task })
+        let address = AgentAddress {
+            name: LOCAL.to_owned(),
+            url,
+            token: Some(token),
+            ca_file: None,
+        };
+        Ok(Self {
+            address,
+            shutdown,
+            task,
+        })
     }
 
     /// Stops it; a child that still runs is stopped and swept first, within the agent's own bounds.

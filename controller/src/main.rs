@@ -8,7 +8,9 @@ use controller::local::{self, Program};
 
 fn main() -> ExitCode {
     // TLS has one provider for the whole process; a second install is refused and does no harm.
-    rustls::crypto::ring::default_provider().install_default().ok();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .ok();
     let mut args = std::env::args_os();
     if args.by_ref().nth(1).is_some_and(|word| word == "engine") {
         return local::engine_main(args);
@@ -17,7 +19,10 @@ fn main() -> ExitCode {
     let program = match Program::of_this_process() {
         Ok(program) => program,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: cannot open this program: {error}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "error: cannot open this program: {error}"
+            );
             return Exit::Failed.into();
         }
     };

@@ -24,7 +24,10 @@ impl Program {
 
 /// Refuses: this build has no engine.
 pub fn engine_main(_args: impl Iterator<Item = OsString>) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "error: this controller was built without the engine");
+    let _ = writeln!(
+        std::io::stderr(),
+        "error: this controller was built without the engine"
+    );
     Exit::Usage.into()
 }
 

@@ -6,7 +6,9 @@ use std::io::Write as _;
 pub fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
     // A closed pipe is the reader's choice, and a full disk has no better place to complain to.
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
 }
 
 /// Writes a JSON document for programs, indented, with a line end.

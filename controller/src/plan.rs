@@ -120,7 +120,10 @@ pub fn plan(request: &Request) -> Plan {
                 stream: request.stream || *mode == Mode::Offline,
                 options: request.options.clone(),
             };
-            arms.push(PlannedArm { letter: letter(arms.len()), arm });
+            arms.push(PlannedArm {
+                letter: letter(arms.len()),
+                arm,
+            });
         }
     }
     let runs = sequence(arms.len(), request.repeat, request.order)
@@ -133,7 +136,12 @@ pub fn plan(request: &Request) -> Plan {
                 workload: request.workload.clone(),
                 limits: request.limits.clone(),
             };
-            Some(PlannedRun { letter: arm.letter.clone(), block, position, spec })
+            Some(PlannedRun {
+                letter: arm.letter.clone(),
+                block,
+                position,
+                spec,
+            })
         })
         .collect();
     Plan {
@@ -151,14 +159,18 @@ fn sequence(arms: usize, repeat: u32, order: Order) -> Vec<(usize, u32)> {
         Order::Abba => (0..repeat)
             .flat_map(|block| {
                 (0..arms).map(move |place| {
-                    let arm = if block % 2 == 0 { place } else { arms - 1 - place };
+                    let arm = if block % 2 == 0 {
+                        place
+                    } else {
+                        arms - 1 - place
+                    };
                     (arm, block)
                 })
             })
             .collect(),
-        Order::Blocked => {
-            (0..arms).flat_map(|arm| (0..repeat).map(move |block| (arm, block))).collect()
-        }
+        Order::Blocked => (0..arms)
+            .flat_map(|arm| (0..repeat).map(move |block| (arm, block)))
+            .collect(),
     }
 }
 
@@ -233,7 +245,9 @@ mod tests {
     fn workload() -> Workload {
         Workload {
             model: "dummy:tiny-llm".to_owned(),
-            prompts: PromptSource::Texts { texts: vec!["hello".to_owned()] },
+            prompts: PromptSource::Texts {
+                texts: vec!["hello".to_owned()],
+            },
             endpoint: Endpoint::Auto,
             sampling: SamplingParams::default(),
             load: Load::Closed { concurrency: 1 },
@@ -246,7 +260,12 @@ mod tests {
 
     fn request(engines: &[&str], modes: &[Mode], repeat: u32, order: Order) -> Request {
         Request {
-            engines: engines.iter().map(|id| EngineRef::Chapter { id: (*id).to_owned() }).collect(),
+            engines: engines
+                .iter()
+                .map(|id| EngineRef::Chapter {
+                    id: (*id).to_owned(),
+                })
+                .collect(),
             modes: modes.to_vec(),
             dtype: None,
             device: Device::Cpu,
@@ -274,7 +293,12 @@ mod tests {
     fn blocks_turn_round_so_that_drift_cancels() {
         let three = plan(&request(&["ch01", "ch02"], &[Mode::Online], 3, Order::Abba));
         assert_eq!(letters(&three), "abbaab");
-        let blocked = plan(&request(&["ch01", "ch02"], &[Mode::Online], 3, Order::Blocked));
+        let blocked = plan(&request(
+            &["ch01", "ch02"],
+            &[Mode::Online],
+            3,
+            Order::Blocked,
+        ));
         assert_eq!(letters(&blocked), "aaabbb");
         let both = [Mode::Offline, Mode::Online];
         let both = plan(&request(&["ch01", "ch02"], &both, 2, Order::Abba));
@@ -285,28 +309,51 @@ mod tests {
     fn the_same_chapter_twice_is_two_arms() {
         let twice = plan(&request(&["ch02", "ch02"], &[Mode::Online], 1, Order::Abba));
         assert_eq!(letters(&twice), "ab");
-        assert_eq!(twice.arms.first().unwrap().arm, twice.arms.last().unwrap().arm);
+        assert_eq!(
+            twice.arms.first().unwrap().arm,
+            twice.arms.last().unwrap().arm
+        );
     }
 
     #[test]
     fn letters_go_on_after_z() {
-        assert_eq!([0, 25, 26, 51, 52, 701, 702].map(letter).join(" "), "a z aa az ba zz aaa");
+        assert_eq!(
+            [0, 25, 26, 51, 52, 701, 702].map(letter).join(" "),
+            "a z aa az ba zz aaa"
+        );
     }
 
     #[test]
     fn the_key_is_of_the_work_and_of_nothing_else() {
         let key = workload_key(&workload());
         assert_eq!(key.len(), 64);
-        let tolerant =
-            Workload { allow_failures: AllowFailures::Count { n: 5 }, ..workload() };
+        let tolerant = Workload {
+            allow_failures: AllowFailures::Count { n: 5 },
+            ..workload()
+        };
         assert_eq!(workload_key(&tolerant), key);
         let others = [
-            Workload { model: "other".to_owned(), ..workload() },
-            Workload { endpoint: Endpoint::Chat, ..workload() },
-            Workload { n_runs: 21, ..workload() },
-            Workload { warmup: 2, ..workload() },
             Workload {
-                sampling: SamplingParams { max_tokens: 41, ..SamplingParams::default() },
+                model: "other".to_owned(),
+                ..workload()
+            },
+            Workload {
+                endpoint: Endpoint::Chat,
+                ..workload()
+            },
+            Workload {
+                n_runs: 21,
+                ..workload()
+            },
+            Workload {
+                warmup: 2,
+                ..workload()
+            },
+            Workload {
+                sampling: SamplingParams {
+                    max_tokens: 41,
+                    ..SamplingParams::default()
+                },
                 ..workload()
             },
         ];
@@ -321,7 +368,10 @@ mod tests {
         let mut two = String::new();
         let value = serde_json::json!({"b": [1, {"d": "\"", "c": null}], "a": 0.5});
         write_canonical(&value, &mut one);
-        write_canonical(&serde_json::json!({"a": 0.5, "b": [1, {"c": null, "d": "\""}]}), &mut two);
+        write_canonical(
+            &serde_json::json!({"a": 0.5, "b": [1, {"c": null, "d": "\""}]}),
+            &mut two,
+        );
         assert_eq!(one, two);
         assert_eq!(one, r#"{"a":0.5,"b":[1,{"c":null,"d":"\""}]}"#);
     }

@@ -58,15 +58,21 @@ pub fn dtype(word: &str) -> Result<Dtype, String> {
 pub fn device(word: &str) -> Result<Device, String> {
     let (kind, index) = match word.split_once(':') {
         Some((kind, index)) => {
-            let index = index.parse().map_err(|_| format!("`{index}` is not a device number"))?;
+            let index = index
+                .parse()
+                .map_err(|_| format!("`{index}` is not a device number"))?;
             (kind, Some(index))
         }
         None => (word, None),
     };
     match (kind, index) {
         ("cpu", None) => Ok(Device::Cpu),
-        ("cuda", index) => Ok(Device::Cuda { index: index.unwrap_or(0) }),
-        ("metal", index) => Ok(Device::Metal { index: index.unwrap_or(0) }),
+        ("cuda", index) => Ok(Device::Cuda {
+            index: index.unwrap_or(0),
+        }),
+        ("metal", index) => Ok(Device::Metal {
+            index: index.unwrap_or(0),
+        }),
         _ => Err("use cpu, cuda:N or metal:N".to_owned()),
     }
 }
@@ -148,7 +154,9 @@ pub fn allow_failures(word: &str) -> Result<AllowFailures, String> {
                 Err(wrong())
             }
         }
-        None => Ok(AllowFailures::Count { n: word.parse().map_err(|_| wrong())? }),
+        None => Ok(AllowFailures::Count {
+            n: word.parse().map_err(|_| wrong())?,
+        }),
     }
 }
 
@@ -208,7 +216,10 @@ mod tests {
             assert!(device(word).is_err(), "{word}");
         }
         assert_eq!(allow_failures("3").unwrap(), AllowFailures::Count { n: 3 });
-        assert_eq!(allow_failures("2.5%").unwrap(), AllowFailures::Percent { percent: 2.5 });
+        assert_eq!(
+            allow_failures("2.5%").unwrap(),
+            AllowFailures::Percent { percent: 2.5 }
+        );
         for word in ["101%", "-1", "NaN%", "%"] {
             assert!(allow_failures(word).is_err(), "{word}");
         }

@@ -8,13 +8,11 @@ use std::path::Path;
 use contracts::generate::{FinishReason, SamplingParams};
 use contracts::host::HostFacts;
 use contracts::run::{
-    AllowFailures, Arm, CacheState, Device, Endpoint, EngineRef, EventKind, Lifecycle, Limits, Load,
-    Mode, PromptSource, Provenance, RunEvent, RunFailure, RunSpec, RunState, RunStatus,
+    AllowFailures, Arm, CacheState, Device, Endpoint, EngineRef, EventKind, Lifecycle, Limits,
+    Load, Mode, PromptSource, Provenance, RunEvent, RunFailure, RunSpec, RunState, RunStatus,
     SampleTotals, Stage, Validity, Warning, Workload,
 };
-use contracts::sample::{
-    ErrorClass, EventTimes, Sample, SampleError, TimingSource, TokenSource,
-};
+use contracts::sample::{ErrorClass, EventTimes, Sample, SampleError, TimingSource, TokenSource};
 use contracts::stats::BenchStats;
 use controller::record::RunRecord;
 use controller::store::{AgentRow, NewSession, RunFilter, Store, StoreError, Stored};
@@ -23,7 +21,9 @@ use sqlx::{Connection, Row};
 fn spec() -> RunSpec {
     RunSpec {
         arm: Arm {
-            engine: EngineRef::Chapter { id: "ch02".to_owned() },
+            engine: EngineRef::Chapter {
+                id: "ch02".to_owned(),
+            },
             mode: Mode::Online,
             dtype: None,
             device: Device::Cpu,
@@ -33,9 +33,14 @@ fn spec() -> RunSpec {
         },
         workload: Workload {
             model: "dummy:tiny-llm".to_owned(),
-            prompts: PromptSource::Texts { texts: vec!["why 'is' it \u{1F600}?".to_owned()] },
+            prompts: PromptSource::Texts {
+                texts: vec!["why 'is' it \u{1F600}?".to_owned()],
+            },
             endpoint: Endpoint::Auto,
-            sampling: SamplingParams { temperature: 0.7, ..SamplingParams::default() },
+            sampling: SamplingParams {
+                temperature: 0.7,
+                ..SamplingParams::default()
+            },
             load: Load::Closed { concurrency: 1 },
             n_runs: 2,
             warmup: 1,
@@ -97,34 +102,55 @@ fn ended(run: RunRecord) -> RunRecord {
             message: "died".to_owned(),
             log_tail: vec!["last".to_owned(), "words".to_owned()],
         }),
-        warnings: vec![Warning { code: "foreign_cpu".to_owned(), message: "busy".to_owned() }],
+        warnings: vec![Warning {
+            code: "foreign_cpu".to_owned(),
+            message: "busy".to_owned(),
+        }],
         provenance: Some(Provenance {
             agent_build: "0.1.0".to_owned(),
             engine_build: Some("0.1.0+3fa1c2d".to_owned()),
             definition: "v1".to_owned(),
             ..Provenance::default()
         }),
-        validity: Validity { foreign_cpu_during: Some(0.125), ..Validity::default() },
-        lifecycle: Lifecycle { ready_ms: Some(12.5), killed: true, ..Lifecycle::default() },
-        samples: Some(SampleTotals { count: 3, sha256: "cafe".to_owned() }),
+        validity: Validity {
+            foreign_cpu_during: Some(0.125),
+            ..Validity::default()
+        },
+        lifecycle: Lifecycle {
+            ready_ms: Some(12.5),
+            killed: true,
+            ..Lifecycle::default()
+        },
+        samples: Some(SampleTotals {
+            count: 3,
+            sha256: "cafe".to_owned(),
+        }),
         ..run.status.clone()
     };
     let stats = BenchStats {
         req_per_s: 0.1 + 0.2,
         tok_per_s: 32.6,
-        wall_ms: 1224.000_000_000_000_2,
+        wall_ms: 1_224.000_000_000_000_2,
         output_tokens: 39.0,
         n_runs: 1,
         ttft_ms: 41.2,
         tpot_ms: 0.0,
-        wall_times: vec![1224.000_000_000_000_2, 1e-3],
+        wall_times: vec![1_224.000_000_000_000_2, 1e-3],
     };
-    RunRecord { status, stats: Some(stats), ..run }
+    RunRecord {
+        status,
+        stats: Some(stats),
+        ..run
+    }
 }
 
 /// A warm-up request, one with every field set, and a failed one.
 fn samples() -> Vec<Sample> {
-    let warmup = Sample { warmup: true, requested_tokens: 40, ..Sample::default() };
+    let warmup = Sample {
+        warmup: true,
+        requested_tokens: 40,
+        ..Sample::default()
+    };
     let full = Sample {
         index: 0,
         warmup: false,
@@ -169,18 +195,33 @@ fn samples() -> Vec<Sample> {
     let failed = Sample {
         index: 1,
         requested_tokens: 40,
-        error: Some(SampleError { class: ErrorClass::HttpStatus, message: "500".to_owned() }),
+        error: Some(SampleError {
+            class: ErrorClass::HttpStatus,
+            message: "500".to_owned(),
+        }),
         ..Sample::default()
     };
     vec![warmup, full, failed]
 }
 
 fn events() -> Vec<RunEvent> {
-    let state = EventKind::State { state: RunState::Starting };
-    let log = EventKind::Log { line: "loading".to_owned() };
+    let state = EventKind::State {
+        state: RunState::Starting,
+    };
+    let log = EventKind::Log {
+        line: "loading".to_owned(),
+    };
     vec![
-        RunEvent { seq: 1, at_ms: 0, what: state },
-        RunEvent { seq: 2, at_ms: 7, what: log },
+        RunEvent {
+            seq: 1,
+            at_ms: 0,
+            what: state,
+        },
+        RunEvent {
+            seq: 2,
+            at_ms: 7,
+            what: log,
+        },
     ]
 }
 
@@ -219,7 +260,10 @@ async fn a_run_comes_back_as_it_was_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new/folder/bench.db");
     let (store, run) = with_run(&path, "01RUN").await;
-    assert_eq!(store.runs(&RunFilter::default()).await.unwrap(), std::slice::from_ref(&run));
+    assert_eq!(
+        store.runs(&RunFilter::default()).await.unwrap(),
+        std::slice::from_ref(&run)
+    );
 
     let run = ended(run);
     let stored = store.finish_run(&run, &samples(), &events()).await.unwrap();
@@ -227,7 +271,10 @@ async fn a_run_comes_back_as_it_was_stored() {
     store.close().await;
 
     let store = Store::open_read(&path).await.unwrap();
-    let back = store.with_samples(store.run_by_prefix("01r").await.unwrap()).await.unwrap();
+    let back = store
+        .with_samples(store.run_by_prefix("01r").await.unwrap())
+        .await
+        .unwrap();
     assert_eq!(back.run, run);
     assert_eq!(back.samples, samples());
     assert_eq!(store.events("01RUN").await.unwrap(), events());
@@ -239,13 +286,22 @@ async fn the_end_of_a_run_is_stored_once() {
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;
     let run = ended(run);
     store.finish_run(&run, &samples(), &events()).await.unwrap();
-    let other = RunRecord { stats: None, ..run.clone() };
-    assert_eq!(store.finish_run(&other, &[], &[]).await.unwrap(), Stored::Before);
+    let other = RunRecord {
+        stats: None,
+        ..run.clone()
+    };
+    assert_eq!(
+        store.finish_run(&other, &[], &[]).await.unwrap(),
+        Stored::Before
+    );
     assert_eq!(store.run_by_prefix("01RUN").await.unwrap(), run);
     assert_eq!(store.samples("01RUN").await.unwrap().len(), 3);
 
     let stranger = ended(queued("01OTHER", "01SESSION"));
-    let refused = store.finish_run(&stranger, &samples(), &[]).await.unwrap_err();
+    let refused = store
+        .finish_run(&stranger, &samples(), &[])
+        .await
+        .unwrap_err();
     assert!(matches!(refused, StoreError::NotFound { .. }), "{refused}");
     assert!(store.samples("01OTHER").await.unwrap().is_empty());
 }
@@ -257,12 +313,18 @@ async fn nothing_is_half_stored() {
     // The second of two samples with one index breaks the key, after the run was updated.
     let mut twice = samples();
     twice.extend(samples());
-    store.finish_run(&ended(run.clone()), &twice, &events()).await.unwrap_err();
+    store
+        .finish_run(&ended(run.clone()), &twice, &events())
+        .await
+        .unwrap_err();
     assert_eq!(store.run_by_prefix("01RUN").await.unwrap(), run);
     assert!(store.samples("01RUN").await.unwrap().is_empty());
     assert!(store.events("01RUN").await.unwrap().is_empty());
     // And the run can still be stored.
-    let stored = store.finish_run(&ended(run), &samples(), &events()).await.unwrap();
+    let stored = store
+        .finish_run(&ended(run), &samples(), &events())
+        .await
+        .unwrap();
     assert_eq!(stored, Stored::Now);
 }
 
@@ -270,8 +332,12 @@ async fn nothing_is_half_stored() {
 async fn many_samples_take_many_inserts() {
     let folder = tempfile::tempdir().unwrap();
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;
-    let many: Vec<Sample> =
-        (0..1203).map(|index| Sample { index, ..Sample::default() }).collect();
+    let many: Vec<Sample> = (0..1203)
+        .map(|index| Sample {
+            index,
+            ..Sample::default()
+        })
+        .collect();
     store.finish_run(&ended(run), &many, &[]).await.unwrap();
     assert_eq!(store.samples("01RUN").await.unwrap(), many);
 }
@@ -280,13 +346,19 @@ async fn many_samples_take_many_inserts() {
 async fn prefixes_must_be_unique() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _) = with_run(&folder.path().join("bench.db"), "01AB").await;
-    store.create_run(&queued("01AC", "01SESSION"), &host()).await.unwrap();
+    store
+        .create_run(&queued("01AC", "01SESSION"), &host())
+        .await
+        .unwrap();
     assert_eq!(store.run_by_prefix("01ab").await.unwrap().run_id, "01AB");
     let error = store.run_by_prefix("01A").await.unwrap_err();
     assert!(matches!(&error, StoreError::Ambiguous { matches, .. } if matches.len() == 2));
     for nothing in ["01AD", "", "%", "' or 1=1"] {
         let error = store.run_by_prefix(nothing).await.unwrap_err();
-        assert!(matches!(error, StoreError::NotFound { .. }), "{nothing}: {error}");
+        assert!(
+            matches!(error, StoreError::NotFound { .. }),
+            "{nothing}: {error}"
+        );
     }
 }
 
@@ -295,7 +367,10 @@ async fn filters_let_through_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
     let (store, first) = with_run(&folder.path().join("bench.db"), "01A").await;
     session(&store, "01OTHER").await;
-    let second = RunRecord { created_unix_ms: 1_700_000_000_001, ..queued("01B", "01OTHER") };
+    let second = RunRecord {
+        created_unix_ms: 1_700_000_000_001,
+        ..queued("01B", "01OTHER")
+    };
     store.create_run(&second, &host()).await.unwrap();
     store.finish_run(&ended(first), &[], &[]).await.unwrap();
     let ids = |filter: RunFilter| {
@@ -306,10 +381,31 @@ async fn filters_let_through_what_they_say() {
         }
     };
     assert_eq!(ids(RunFilter::default()).await, ["01A", "01B"]);
-    assert_eq!(ids(RunFilter { unfinished: true, ..RunFilter::default() }).await, ["01B"]);
-    assert_eq!(ids(RunFilter { limit: Some(1), ..RunFilter::default() }).await, ["01B"]);
+    assert_eq!(
+        ids(RunFilter {
+            unfinished: true,
+            ..RunFilter::default()
+        })
+        .await,
+        ["01B"]
+    );
+    assert_eq!(
+        ids(RunFilter {
+            limit: Some(1),
+            ..RunFilter::default()
+        })
+        .await,
+        ["01B"]
+    );
     let session_id = Some("01SESSION".to_owned());
-    assert_eq!(ids(RunFilter { session_id, ..RunFilter::default() }).await, ["01A"]);
+    assert_eq!(
+        ids(RunFilter {
+            session_id,
+            ..RunFilter::default()
+        })
+        .await,
+        ["01A"]
+    );
 }
 
 #[tokio::test]
@@ -323,7 +419,10 @@ async fn agents_are_added_changed_and_removed() {
         ca_file: None,
     };
     store.add_agent(&row, 1).await.unwrap();
-    let moved = AgentRow { url: "http://box:7071".to_owned(), ..row };
+    let moved = AgentRow {
+        url: "http://box:7071".to_owned(),
+        ..row
+    };
     store.add_agent(&moved, 2).await.unwrap();
     assert_eq!(store.agents().await.unwrap(), [moved]);
     store.remove_agent("box").await.unwrap();
@@ -335,17 +434,28 @@ async fn agents_are_added_changed_and_removed() {
 async fn files_that_are_not_ours_are_left_as_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text.db");
-    std::fs::write(&text, "not a database, but long enough to have a header of a hundred bytes".repeat(20)).unwrap();
+    std::fs::write(
+        &text,
+        "not a database, but long enough to have a header of a hundred bytes".repeat(20),
+    )
+    .unwrap();
     let foreign = folder.path().join("foreign.db");
     let url = format!("sqlite://{}?mode=rwc", foreign.display());
     let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
-    sqlx::query("create table bookmark (url text)").execute(&mut connection).await.unwrap();
+    sqlx::query("create table bookmark (url text)")
+        .execute(&mut connection)
+        .await
+        .unwrap();
     connection.close().await.unwrap();
     for path in [&text, &foreign, &folder.path().to_path_buf()] {
         let before = std::fs::read(path).ok();
         for opened in [Store::open(path).await, Store::open_read(path).await] {
             let error = opened.unwrap_err();
-            assert!(matches!(error, StoreError::NotOurs(_)), "{}: {error}", path.display());
+            assert!(
+                matches!(error, StoreError::NotOurs(_)),
+                "{}: {error}",
+                path.display()
+            );
         }
         assert_eq!(std::fs::read(path).ok(), before);
     }
@@ -368,7 +478,17 @@ async fn a_newer_database_is_refused_unchanged() {
     connection.close().await.unwrap();
     for opened in [Store::open(&path).await, Store::open_read(&path).await] {
         let error = opened.unwrap_err();
-        assert!(matches!(error, StoreError::Newer { found: 9999, known: 1, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                StoreError::Newer {
+                    found: 9999,
+                    known: 1,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 }
 
@@ -413,7 +533,10 @@ async fn writers_wait_for_each_other() {
             for n in 0..5 {
                 let run = queued(&format!("01R{writer}{n}"), &session_id);
                 store.create_run(&run, &host()).await.unwrap();
-                store.finish_run(&ended(run), &samples(), &events()).await.unwrap();
+                store
+                    .finish_run(&ended(run), &samples(), &events())
+                    .await
+                    .unwrap();
             }
             store.close().await;
         })
@@ -430,17 +553,30 @@ async fn views_are_ready_for_percentiles() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bench.db");
     let (store, run) = with_run(&path, "01RUN").await;
-    store.finish_run(&ended(run), &samples(), &[]).await.unwrap();
+    store
+        .finish_run(&ended(run), &samples(), &[])
+        .await
+        .unwrap();
     store.close().await;
     let url = format!("sqlite://{}", path.display());
     let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
-    let rows = sqlx::query("select * from run_request").fetch_all(&mut connection).await.unwrap();
+    let rows = sqlx::query("select * from run_request")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
     assert_eq!(rows.len(), 1, "warm-up and failed requests are left out");
     let row = rows.first().unwrap();
     assert_eq!(row.get::<f64, _>("wall_ms"), 0.1 + 0.2);
     assert_eq!(row.get::<String, _>("engine"), "ch02");
-    let row = sqlx::query("select * from run_summary").fetch_one(&mut connection).await.unwrap();
+    let row = sqlx::query("select * from run_summary")
+        .fetch_one(&mut connection)
+        .await
+        .unwrap();
     assert_eq!(row.get::<String, _>("engine_build"), "0.1.0+3fa1c2d");
     assert_eq!(row.get::<f64, _>("foreign_cpu_share"), 0.125);
-    assert_eq!(row.get::<Option<f64>, _>("tpot_ms"), None, "0.0 says not measured");
+    assert_eq!(
+        row.get::<Option<f64>, _>("tpot_ms"),
+        None,
+        "0.0 says not measured"
+    );
 }

@@ -57,7 +57,12 @@ enum Command {
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
     match args.command.unwrap_or(Command::List) {
-        Command::Add { name, url, token_file, ca_file } => {
+        Command::Add {
+            name,
+            url,
+            token_file,
+            ca_file,
+        } => {
             let absolute = |file: String| {
                 std::path::absolute(&file)
                     .map(|path| path.to_string_lossy().into_owned())
@@ -84,7 +89,10 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
 }
 
 async fn add(context: &Context, row: AgentRow) -> anyhow::Result<Exit> {
-    let plain = row.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let plain = row
+        .name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     if row.name.is_empty() || !plain {
         return Err(usage(format!(
             "agent name `{}`: use letters, digits, `-`, `_` and `.`",
@@ -92,7 +100,9 @@ async fn add(context: &Context, row: AgentRow) -> anyhow::Result<Exit> {
         )));
     }
     if row.name == LOCAL {
-        return Err(usage("agent name `local` is the built-in agent's; take another"));
+        return Err(usage(
+            "agent name `local` is the built-in agent's; take another",
+        ));
     }
     // A URL or file that cannot be used is told now, not at the first run.
     AgentClient::new(AgentAddress::of(&row)?)?;
@@ -120,7 +130,12 @@ async fn list(context: &Context, format: Format) -> anyhow::Result<Exit> {
     let agents: Vec<AgentView> = rows(context)
         .await?
         .into_iter()
-        .map(|row| AgentView { name: row.name, url: row.url, host: None, error: None })
+        .map(|row| AgentView {
+            name: row.name,
+            url: row.url,
+            host: None,
+            error: None,
+        })
         .collect();
     out::print(&render(&agents, format)?);
     Ok(Exit::Done)
@@ -129,17 +144,30 @@ async fn list(context: &Context, format: Format) -> anyhow::Result<Exit> {
 /// Those that do not answer are listed with the reason; the exit code is theirs.
 async fn check(context: &Context, names: &[String], format: Format) -> anyhow::Result<Exit> {
     let known = rows(context).await?;
-    if let Some(name) = names.iter().find(|name| !known.iter().any(|row| row.name == **name)) {
-        return Err(usage(format!("no agent `{name}`; `controller agents list` shows all")));
+    if let Some(name) = names
+        .iter()
+        .find(|name| !known.iter().any(|row| row.name == **name))
+    {
+        return Err(usage(format!(
+            "no agent `{name}`; `controller agents list` shows all"
+        )));
     }
     let mut exit = Exit::Done;
     let mut agents = Vec::new();
-    for row in known.iter().filter(|row| names.is_empty() || names.contains(&row.name)) {
+    for row in known
+        .iter()
+        .filter(|row| names.is_empty() || names.contains(&row.name))
+    {
         let answer = ask(row).await;
         if let Err(error) = &answer {
             exit = exit.worse(error.exit());
         }
-        let error = answer.as_ref().err().map(ToString::to_string);
+        // Name and place stand in columns of their own.
+        let told = format!("agent {} ({}): ", row.name, row.url);
+        let error = answer
+            .as_ref()
+            .err()
+            .map(|error| error.to_string().replace(&told, ""));
         agents.push(AgentView {
             name: row.name.clone(),
             url: row.url.clone(),

@@ -5,11 +5,10 @@ use contracts::api::ErrorCode;
 
 use super::{Context, connect};
 use crate::exit::{Exit, Refusal};
-use crate::fleet::{FleetError, LOCAL};
+use crate::fleet::LOCAL;
 use crate::out;
 use crate::record::RunRecord;
-use crate::run::collect::store_end;
-use crate::run::follow::follow;
+use crate::run::collect::bring_home;
 use crate::run::{Host, interrupt};
 use crate::store::Store;
 use crate::words;
@@ -33,8 +32,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         out::print(&format!("run {} has ended before: {state}\n", run.run_id));
         return Ok(Exit::Done);
     }
-    let names: Vec<String> =
-        if run.agent_name == LOCAL { Vec::new() } else { vec![run.agent_name.clone()] };
+    let names: Vec<String> = if run.agent_name == LOCAL {
+        Vec::new()
+    } else {
+        vec![run.agent_name.clone()]
+    };
     let agents = connect::open(context, &store, &names).await?;
     let ended = match agents.hosts.first() {
         Some(host) => end(&store, host, run).await,
@@ -43,7 +45,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     agents.close().await;
     store.close().await;
     let run = ended?;
-    out::print(&format!("run {} ended: {}\n", run.run_id, words::state(run.status.state)));
+    out::print(&format!(
+        "run {} ended: {}\n",
+        run.run_id,
+        words::state(run.status.state)
+    ));
     Ok(Exit::Done)
 }
 
@@ -61,27 +67,13 @@ async fn end(store: &Store, host: &Host, run: RunRecord) -> anyhow::Result<RunRe
         }
         .into());
     }
-    let cancelled = host.client.cancel(&run.run_id).await;
-    let collected = match cancelled {
-        Ok(_) => collect(store, host, run.clone()).await,
-        Err(error) => Err(error.into()),
-    };
-    match collected {
-        Ok(run) => Ok(run),
-        Err(error) if is_gone(&error) => {
-            let now = store.run_by_prefix(&run.run_id).await?;
-            if now.status.state.is_final() { Ok(now) } else { Err(error) }
-        }
-        Err(error) => Err(error),
+    match host.client.cancel(&run.run_id).await {
+        Ok(_) => {}
+        // The command that started the run may have brought it home in this moment.
+        Err(error) if error.code() == Some(ErrorCode::NotFound) => {}
+        Err(error) => return Err(error.into()),
     }
-}
-
-async fn collect(store: &Store, host: &Host, run: RunRecord) -> anyhow::Result<RunRecord> {
     let interrupt = interrupt::listen()?;
-    let followed = follow(&host.client, &run.run_id, &interrupt, |_| {}).await?;
-    Ok(store_end(store, &host.client, run, followed).await?.run)
-}
-
-fn is_gone(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<FleetError>().and_then(FleetError::code) == Some(ErrorCode::NotFound)
+    let ended = bring_home(store, &host.client, run, &interrupt, |_| {}).await?;
+    Ok(ended.run)
 }

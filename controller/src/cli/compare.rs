@@ -48,16 +48,27 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let table = local::chapters().unwrap_or_default();
     let comparison = compare(&pairing, &samples, &|id| same_tokens(&table, id));
     out::print(&show::compare::render(&comparison, format)?);
-    Ok(if comparison.comparable() { Exit::Done } else { Exit::NotComparable })
+    Ok(if comparison.comparable() {
+        Exit::Done
+    } else {
+        Exit::NotComparable
+    })
 }
 
 /// Whether a chapter promises the baseline's tokens; one that is not in our table is taken to: an
 /// answer that differs must be seen, not excused.
 fn same_tokens(table: &[ChapterFacts], id: &str) -> bool {
-    table.iter().find(|chapter| chapter.id == id).is_none_or(|chapter| chapter.same_tokens)
+    table
+        .iter()
+        .find(|chapter| chapter.id == id)
+        .is_none_or(|chapter| chapter.same_tokens)
 }
 
 /// Selecting nothing is a failure, not a wrong command line: the words were right.
 fn refusal(error: CompareError) -> anyhow::Error {
-    Refusal { exit: Exit::Failed, message: error.to_string() }.into()
+    Refusal {
+        exit: Exit::Failed,
+        message: error.to_string(),
+    }
+    .into()
 }

@@ -38,8 +38,16 @@ pub fn names(context: &Context, flag: Vec<String>) -> anyhow::Result<Vec<String>
     if !flag.is_empty() {
         return Ok(flag);
     }
-    let set = context.config.optional("agent", None, values::text)?.unwrap_or_default();
-    Ok(set.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    let set = context
+        .config
+        .optional("agent", None, values::text)?
+        .unwrap_or_default();
+    Ok(set
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect())
 }
 
 /// Connects to each, asks who it is, and collects what an earlier command left there.
@@ -75,7 +83,10 @@ pub async fn open(context: &Context, store: &Store, names: &[String]) -> anyhow:
             Err(error) => Err(error),
         };
         return match answered {
-            Ok(host) => Ok(Agents { hosts: vec![host], local: Some(local) }),
+            Ok(host) => Ok(Agents {
+                hosts: vec![host],
+                local: Some(local),
+            }),
             Err(error) => {
                 local.stop().await;
                 Err(error.into())
@@ -88,14 +99,19 @@ pub async fn open(context: &Context, store: &Store, names: &[String]) -> anyhow:
         if names.iter().take(place).any(|earlier| earlier == name) {
             return Err(usage(format!("--agent: {name} is named twice")));
         }
-        let row = known.iter().find(|row| row.name == *name).ok_or_else(|| unknown(name, &known))?;
+        let row = known
+            .iter()
+            .find(|row| row.name == *name)
+            .ok_or_else(|| unknown(name, &known))?;
         hosts.push(hello(AgentClient::new(AgentAddress::of(row)?)?).await?);
     }
     Ok(Agents { hosts, local: None })
 }
 
 async fn start_local(context: &Context) -> anyhow::Result<Local> {
-    let state_dir = context.config.required("state_dir", None, values::text)?;
+    let state_dir = context
+        .config
+        .required("local_state_dir", None, values::text)?;
     Local::start(&context.program, std::path::Path::new(&state_dir)).await
 }
 
@@ -106,7 +122,11 @@ async fn hello(client: AgentClient) -> Result<Host, FleetError> {
 
 fn unknown(name: &str, known: &[AgentRow]) -> anyhow::Error {
     let there: Vec<&str> = known.iter().map(|row| row.name.as_str()).collect();
-    let there = if there.is_empty() { "none yet".to_owned() } else { there.join(", ") };
+    let there = if there.is_empty() {
+        "none yet".to_owned()
+    } else {
+        there.join(", ")
+    };
     usage(format!(
         "no agent `{name}`; there are: {there}. `controller agents add {name} URL` adds it"
     ))
@@ -119,7 +139,12 @@ fn unknown(name: &str, known: &[AgentRow]) -> anyhow::Error {
 /// The database cannot be used, or is not there yet.
 pub async fn open_for_reading(context: &Context) -> Result<Store, StoreError> {
     let store = Store::open_read(&context.db).await?;
-    let unfinished = store.runs(&RunFilter { unfinished: true, ..RunFilter::default() }).await?;
+    let unfinished = store
+        .runs(&RunFilter {
+            unfinished: true,
+            ..RunFilter::default()
+        })
+        .await?;
     if unfinished.iter().all(|run| run.agent_name != LOCAL) {
         return Ok(store);
     }

@@ -33,7 +33,10 @@ pub fn print(plan: &Plan, agents: &[String], format: Format) -> anyhow::Result<E
 fn requests(plan: &Plan) -> (u64, u64) {
     plan.runs.iter().fold((0, 0), |(warmup, measured), run| {
         let work = &run.spec.workload;
-        (warmup + u64::from(work.warmup), measured + u64::from(work.n_runs))
+        (
+            warmup + u64::from(work.warmup),
+            measured + u64::from(work.n_runs),
+        )
     })
 }
 
@@ -45,10 +48,16 @@ fn text(plan: &Plan, agents: &[String]) -> String {
     let _ = writeln!(text, "Arms");
     for arm in &plan.arms {
         let built = match &arm.arm.engine {
-            EngineRef::Named { chapter: Some(chapter), .. } => format!(" {chapter}"),
+            EngineRef::Named {
+                chapter: Some(chapter),
+                ..
+            } => format!(" {chapter}"),
             _ => String::new(),
         };
-        let dtype = arm.arm.dtype.map(|dtype| format!(" {}", words::dtype(dtype)));
+        let dtype = arm
+            .arm
+            .dtype
+            .map(|dtype| format!(" {}", words::dtype(dtype)));
         let threads = arm.arm.threads.map(|threads| format!(" {threads} threads"));
         let _ = writeln!(
             text,
@@ -61,12 +70,21 @@ fn text(plan: &Plan, agents: &[String]) -> String {
             threads.unwrap_or_default(),
         );
     }
-    let _ = writeln!(text, "Order     {} ({})", order.join(" "), plan.order.word());
+    let _ = writeln!(
+        text,
+        "Order     {} ({})",
+        order.join(" "),
+        plan.order.word()
+    );
     let _ = writeln!(text, "Agents    {}", agents.join(", "));
     if let Some(run) = plan.runs.first() {
         let work = &run.spec.workload;
         let PromptSource::Texts { texts } = &work.prompts;
-        let prompts = if texts.len() == 1 { "prompt" } else { "prompts" };
+        let prompts = if texts.len() == 1 {
+            "prompt"
+        } else {
+            "prompts"
+        };
         let _ = writeln!(
             text,
             "Workload  {}, {} {prompts}, at most {} tokens each ({})",
@@ -76,6 +94,9 @@ fn text(plan: &Plan, agents: &[String]) -> String {
             plan.workload_key.get(..12).unwrap_or_default(),
         );
     }
-    let _ = writeln!(text, "Requests  {measured} measured, {warmup} warm-up, on each agent");
+    let _ = writeln!(
+        text,
+        "Requests  {measured} measured, {warmup} warm-up, on each agent"
+    );
     text
 }

@@ -81,7 +81,10 @@ pub fn main(args: impl Iterator<Item = OsString>, program: Program) -> ExitCode 
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => return complain(&anyhow::Error::new(error).context("no runtime")),
     };
@@ -95,8 +98,15 @@ pub fn main(args: impl Iterator<Item = OsString>, program: Program) -> ExitCode 
 async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
     let config = Config::load()?;
     let db_flag = cli.db;
-    let db = config.required("db", db_flag.clone(), |word| values::text(word).map(PathBuf::from))?;
-    let context = Context { config, db_flag, db, program };
+    let db = config.required("db", db_flag.clone(), |word| {
+        values::text(word).map(PathBuf::from)
+    })?;
+    let context = Context {
+        config,
+        db_flag,
+        db,
+        program,
+    };
     match cli.command {
         Command::Run(args) => run::run(&context, *args).await,
         Command::Compare(args) => compare::run(&context, args).await,
@@ -113,7 +123,10 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
 fn init_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 fn complain(error: &anyhow::Error) -> ExitCode {

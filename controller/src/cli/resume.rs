@@ -51,14 +51,28 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             out::print(&show::runs::render(&records, format)?);
         }
     }
-    if interrupt.is_cancelled() { Ok(Exit::Interrupted) } else { Ok(exit) }
+    if interrupt.is_cancelled() {
+        Ok(Exit::Interrupted)
+    } else {
+        Ok(exit)
+    }
 }
 
 /// All agents of the list, since an acknowledgement may have been lost too; the built-in one only
 /// if it has something, since it must be started.
 async fn with_work(store: &Store) -> anyhow::Result<Vec<String>> {
-    let mut names: Vec<String> = store.agents().await?.into_iter().map(|row| row.name).collect();
-    let unfinished = store.runs(&RunFilter { unfinished: true, ..RunFilter::default() }).await?;
+    let mut names: Vec<String> = store
+        .agents()
+        .await?
+        .into_iter()
+        .map(|row| row.name)
+        .collect();
+    let unfinished = store
+        .runs(&RunFilter {
+            unfinished: true,
+            ..RunFilter::default()
+        })
+        .await?;
     if unfinished.iter().any(|run| run.agent_name == LOCAL) {
         names.push(LOCAL.to_owned());
     }

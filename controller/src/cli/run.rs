@@ -48,8 +48,7 @@ pub struct Args {
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
     let names = connect::names(context, args.agent)?;
-    let mut request =
-        workload::request(&context.config, args.arms, args.workload, args.limits)?;
+    let mut request = workload::request(&context.config, args.arms, args.workload, args.limits)?;
     if names.is_empty() {
         request.workload.model = local_model(request.workload.model);
     }
@@ -80,7 +79,9 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let outcome = checked_run(&session, &agents.hosts, &interrupt).await;
     let session_id = session.session_id.clone();
     agents.close().await;
-    let Some(outcome) = outcome? else { return Ok(Exit::Interrupted) };
+    let Some(outcome) = outcome? else {
+        return Ok(Exit::Interrupted);
+    };
     if !outcome.runs.is_empty() {
         report(context, &store, &session_id, &outcome, format).await?;
     }
@@ -111,16 +112,23 @@ fn local_model(model: String) -> String {
 
 /// A dry run starts no agent; its chapters are looked up in the engine that is linked.
 fn known_chapters(plan: &Plan) -> anyhow::Result<()> {
-    let Ok(table) = local::chapters() else { return Ok(()) };
+    let Ok(table) = local::chapters() else {
+        return Ok(());
+    };
     for arm in &plan.arms {
-        let contracts::run::EngineRef::Chapter { id } = &arm.arm.engine else { continue };
+        let contracts::run::EngineRef::Chapter { id } = &arm.arm.engine else {
+            continue;
+        };
         if !table.iter().any(|chapter| chapter.id == *id) {
             let there: Vec<&str> = table
                 .iter()
                 .filter(|chapter| !chapter.hidden)
                 .map(|chapter| chapter.id.as_str())
                 .collect();
-            return Err(usage(format!("no chapter `{id}`; there are {}", there.join(", "))));
+            return Err(usage(format!(
+                "no chapter `{id}`; there are {}",
+                there.join(", ")
+            )));
         }
     }
     Ok(())

@@ -88,7 +88,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             store.close().await;
             out::print(&show::runs::render(&runs, format)?);
         }
-        Command::Show { run, samples, format } => {
+        Command::Show {
+            run,
+            samples,
+            format,
+        } => {
             let format = context.format(format)?;
             let store = connect::open_for_reading(context).await?;
             let run = store.run_by_prefix(&run).await?;
@@ -96,7 +100,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             store.close().await;
             out::print(&show::run::render(&run, samples, format)?);
         }
-        Command::Export { selectors, format, output } => {
+        Command::Export {
+            selectors,
+            format,
+            output,
+        } => {
             let store = connect::open_for_reading(context).await?;
             let mut runs = Vec::new();
             for run in select(&store, &selectors).await? {

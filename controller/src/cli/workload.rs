@@ -95,7 +95,12 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "N")]
     warmup: Option<u32>,
     /// Requests in flight; this version runs one at a time
-    #[arg(long, visible_alias = "max-concurrency", value_name = "N", default_value_t = 1)]
+    #[arg(
+        long,
+        visible_alias = "max-concurrency",
+        value_name = "N",
+        default_value_t = 1
+    )]
     concurrency: u32,
     /// Failed requests that a run may have: N or P% [default: 0]
     #[arg(long, value_name = "N|P%", value_parser = values::allow_failures)]
@@ -147,9 +152,14 @@ pub fn request(
     )?;
     let modes = config.required("mode", arms.mode, values::modes)?.list();
     let engines = engines(arms.chapter, arms.engine);
-    let runs = engines.len().saturating_mul(modes.len()).saturating_mul(repeat as usize);
+    let runs = engines
+        .len()
+        .saturating_mul(modes.len())
+        .saturating_mul(repeat as usize);
     if runs > RUNS_MAX {
-        return Err(usage(format!("{runs} runs are more than {RUNS_MAX}; lower --repeat")));
+        return Err(usage(format!(
+            "{runs} runs are more than {RUNS_MAX}; lower --repeat"
+        )));
     }
     let threads = config.optional("threads", arms.threads, values::number)?;
     Ok(Request {
@@ -157,7 +167,9 @@ pub fn request(
         modes,
         dtype: config.optional("dtype", arms.dtype, values::dtype)?,
         device: config.required("device", arms.device, values::device)?,
-        threads: threads.map(|n| between("--threads", n, 1, u32::MAX)).transpose()?,
+        threads: threads
+            .map(|n| between("--threads", n, 1, u32::MAX))
+            .transpose()?,
         stream: !arms.no_stream,
         options: arms.option.into_iter().collect(),
         limits: self::limits(config, limits)?,
@@ -170,7 +182,10 @@ pub fn request(
 /// Each chapter; or each named engine, with each chapter if there are any.
 fn engines(chapters: Vec<String>, names: Vec<String>) -> Vec<EngineRef> {
     if names.is_empty() {
-        return chapters.into_iter().map(|id| EngineRef::Chapter { id }).collect();
+        return chapters
+            .into_iter()
+            .map(|id| EngineRef::Chapter { id })
+            .collect();
     }
     let chapters: Vec<Option<String>> = if chapters.is_empty() {
         vec![None]
@@ -182,7 +197,10 @@ fn engines(chapters: Vec<String>, names: Vec<String>) -> Vec<EngineRef> {
         .flat_map(|name| {
             chapters
                 .iter()
-                .map(move |chapter| EngineRef::Named { name: name.clone(), chapter: chapter.clone() })
+                .map(move |chapter| EngineRef::Named {
+                    name: name.clone(),
+                    chapter: chapter.clone(),
+                })
                 .collect::<Vec<_>>()
         })
         .collect()
@@ -223,7 +241,9 @@ fn workload(config: &Config, args: WorkloadArgs) -> anyhow::Result<Workload> {
         prompts: PromptSource::Texts { texts },
         endpoint: config.required("endpoint", args.endpoint, values::endpoint)?,
         sampling,
-        load: Load::Closed { concurrency: args.concurrency },
+        load: Load::Closed {
+            concurrency: args.concurrency,
+        },
         n_runs: between("--n-runs", n_runs, 1, defaults::N_RUNS_MAX)?,
         warmup: between("--warmup", warmup, 0, defaults::WARMUP_MAX)?,
         cache: CacheState::AsIs,
@@ -236,15 +256,26 @@ fn workload(config: &Config, args: WorkloadArgs) -> anyhow::Result<Workload> {
 }
 
 fn check_sampling(sampling: &SamplingParams) -> anyhow::Result<()> {
-    let SamplingParams { temperature, top_k, top_p, .. } = sampling;
+    let SamplingParams {
+        temperature,
+        top_k,
+        top_p,
+        ..
+    } = sampling;
     if !temperature.is_finite() || *temperature < 0.0 {
-        return Err(usage(format!("--temperature {temperature}: give 0 or more")));
+        return Err(usage(format!(
+            "--temperature {temperature}: give 0 or more"
+        )));
     }
     if *top_k < -1 || *top_k == 0 {
-        return Err(usage(format!("--top-k {top_k}: give 1 or more, or -1 for all")));
+        return Err(usage(format!(
+            "--top-k {top_k}: give 1 or more, or -1 for all"
+        )));
     }
     if !(*top_p > 0.0 && *top_p <= 1.0) {
-        return Err(usage(format!("--top-p {top_p}: give more than 0, at most 1")));
+        return Err(usage(format!(
+            "--top-p {top_p}: give more than 0, at most 1"
+        )));
     }
     Ok(())
 }
@@ -259,7 +290,9 @@ fn limits(config: &Config, args: LimitArgs) -> anyhow::Result<Limits> {
         }
         let flag = key.replace('_', "-");
         let hours = defaults::RUN_DEADLINE.as_secs() / 3600;
-        Err(usage(format!("--{flag} {ms}ms: give {least_ms}ms to {hours}h")))
+        Err(usage(format!(
+            "--{flag} {ms}ms: give {least_ms}ms to {hours}h"
+        )))
     };
     Ok(Limits {
         ready_timeout_ms: get("ready_timeout", args.ready_timeout, 1)?,
@@ -282,12 +315,20 @@ fn read_prompts(file: &Path) -> anyhow::Result<Vec<String>> {
     let refuse = |why: String| usage(format!("--prompts {}: {why}", file.display()));
     let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
     if meta.len() > PROMPTS_FILE_BYTES_MAX {
-        return Err(refuse(format!("larger than {PROMPTS_FILE_BYTES_MAX} bytes")));
+        return Err(refuse(format!(
+            "larger than {PROMPTS_FILE_BYTES_MAX} bytes"
+        )));
     }
     let text = std::fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
-    let json = file.extension().is_some_and(|extension| extension == "jsonl");
+    let json = file
+        .extension()
+        .is_some_and(|extension| extension == "jsonl");
     let mut prompts = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (number, line) in text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
         if !json {
             prompts.push(line.to_owned());
             continue;
@@ -297,15 +338,19 @@ fn read_prompts(file: &Path) -> anyhow::Result<Vec<String>> {
         match value.get("prompt").and_then(serde_json::Value::as_str) {
             Some(prompt) => prompts.push(prompt.to_owned()),
             None => {
-                return Err(refuse(format!("line {}: no text under \"prompt\"", number + 1)));
+                return Err(refuse(format!(
+                    "line {}: no text under \"prompt\"",
+                    number + 1
+                )));
             }
         }
     }
     match prompts.len() {
         0 => Err(refuse("no prompt in it".to_owned())),
-        n if n > defaults::PROMPTS_MAX => {
-            Err(refuse(format!("{n} prompts; at most {}", defaults::PROMPTS_MAX)))
-        }
+        n if n > defaults::PROMPTS_MAX => Err(refuse(format!(
+            "{n} prompts; at most {}",
+            defaults::PROMPTS_MAX
+        ))),
         _ => Ok(prompts),
     }
 }

@@ -36,11 +36,17 @@ impl AgentClient {
     /// # Errors
     /// A URL or certificate file that cannot be used.
     pub fn new(address: AgentAddress) -> Result<Self, FleetError> {
-        let settings = |why: String| FleetError::Settings { name: address.name.clone(), why };
+        let settings = |why: String| FleetError::Settings {
+            name: address.name.clone(),
+            why,
+        };
         let url = reqwest::Url::parse(&address.url)
             .map_err(|error| settings(format!("url {}: {error}", address.url)))?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(settings(format!("url {}: use http://HOST:PORT", address.url)));
+            return Err(settings(format!(
+                "url {}: use http://HOST:PORT",
+                address.url
+            )));
         }
         let mut builder = reqwest::Client::builder()
             .no_proxy()
@@ -97,7 +103,10 @@ impl AgentClient {
     /// Also a refusal that names the field.
     pub async fn check(&self, spec: &RunSpec) -> Result<CheckAnswer, FleetError> {
         let body = CheckRequest { spec: spec.clone() };
-        let call = self.call(Method::POST, "/v1/check").json(&body).timeout(CHECK_TIMEOUT);
+        let call = self
+            .call(Method::POST, "/v1/check")
+            .json(&body)
+            .timeout(CHECK_TIMEOUT);
         self.json(call).await
     }
 
@@ -106,7 +115,10 @@ impl AgentClient {
     /// # Errors
     /// Also busy, and a refusal that names the field.
     pub async fn start(&self, run: &StartRun) -> Result<RunStatus, FleetError> {
-        let call = self.call(Method::POST, "/v1/runs").json(run).timeout(CHECK_TIMEOUT);
+        let call = self
+            .call(Method::POST, "/v1/runs")
+            .json(run)
+            .timeout(CHECK_TIMEOUT);
         self.json(call).await
     }
 
@@ -124,7 +136,8 @@ impl AgentClient {
     /// # Errors
     /// Also a run that it does not know.
     pub async fn status(&self, run_id: &str) -> Result<RunStatus, FleetError> {
-        self.json(self.call(Method::GET, &format!("/v1/runs/{run_id}"))).await
+        self.json(self.call(Method::GET, &format!("/v1/runs/{run_id}")))
+            .await
     }
 
     /// Orders a run to end; it answers at once, in every state.
@@ -132,7 +145,8 @@ impl AgentClient {
     /// # Errors
     /// Also a run that it does not know.
     pub async fn cancel(&self, run_id: &str) -> Result<RunStatus, FleetError> {
-        self.json(self.call(Method::POST, &format!("/v1/runs/{run_id}/cancel"))).await
+        self.json(self.call(Method::POST, &format!("/v1/runs/{run_id}/cancel")))
+            .await
     }
 
     /// Says that a run is stored: the agent forgets it.
@@ -140,7 +154,8 @@ impl AgentClient {
     /// # Errors
     /// Unreachable, refused.
     pub async fn acknowledge(&self, run_id: &str) -> Result<(), FleetError> {
-        self.send(self.call(Method::DELETE, &format!("/v1/runs/{run_id}"))).await?;
+        self.send(self.call(Method::DELETE, &format!("/v1/runs/{run_id}")))
+            .await?;
         Ok(())
     }
 
@@ -155,7 +170,11 @@ impl AgentClient {
         let response = tokio::time::timeout(CALL_TIMEOUT, self.send(call))
             .await
             .map_err(|_| self.unreachable("no answer in time"))??;
-        Ok(EventStream { client: self.clone(), response, reader: EventReader::default() })
+        Ok(EventStream {
+            client: self.clone(),
+            response,
+            reader: EventReader::default(),
+        })
     }
 
     /// All samples of a run in a final state, checked against the totals in its status.
@@ -170,7 +189,9 @@ impl AgentClient {
             run_id: run_id.clone(),
             why,
         };
-        let Some(totals) = &status.samples else { return Ok(Vec::new()) };
+        let Some(totals) = &status.samples else {
+            return Ok(Vec::new());
+        };
         let mut samples: Vec<Sample> = Vec::new();
         let mut hash = Sha256::new();
         while (samples.len() as u64) < totals.count {
@@ -179,7 +200,10 @@ impl AgentClient {
             let response = self.send(self.call(Method::GET, &path)).await?;
             let body = self.body(response).await?;
             hash.update(&body);
-            for line in body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            for line in body
+                .split(|byte| *byte == b'\n')
+                .filter(|line| !line.is_empty())
+            {
                 samples.push(serde_json::from_slice(line).map_err(|error| {
                     wrong(format!("sample {} cannot be read: {error}", samples.len()))
                 })?);
@@ -189,10 +213,16 @@ impl AgentClient {
             }
         }
         if samples.len() as u64 != totals.count {
-            return Err(wrong(format!("{} samples, not {}", samples.len(), totals.count)));
+            return Err(wrong(format!(
+                "{} samples, not {}",
+                samples.len(),
+                totals.count
+            )));
         }
         if hex::encode(hash.finalize()) != totals.sha256 {
-            return Err(wrong("the samples' SHA-256 is not the one promised".to_owned()));
+            return Err(wrong(
+                "the samples' SHA-256 is not the one promised".to_owned(),
+            ));
         }
         Ok(samples)
     }
@@ -224,7 +254,10 @@ impl AgentClient {
 
     /// Sends; an answer that is not 2xx is an error in the agent's own words.
     async fn send(&self, request: RequestBuilder) -> Result<Response, FleetError> {
-        let response = request.send().await.map_err(|error| self.unreachable(&cause(&error)))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| self.unreachable(&cause(&error)))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -268,7 +301,11 @@ impl AgentClient {
     }
 
     fn api_error(&self, error: ApiError) -> FleetError {
-        FleetError::Api { name: self.address.name.clone(), url: self.address.url.clone(), error }
+        FleetError::Api {
+            name: self.address.name.clone(),
+            url: self.address.url.clone(),
+            error: Box::new(error),
+        }
     }
 }
 
@@ -290,9 +327,11 @@ impl EventStream {
             .map_err(|_| self.client.unreachable("silent event stream"))?
             .map_err(|error| self.client.unreachable(&cause(&error)))?;
         match chunk {
-            Some(bytes) => {
-                self.reader.push(&bytes).map(Some).map_err(|why| self.client.bad_answer(why))
-            }
+            Some(bytes) => self
+                .reader
+                .push(&bytes)
+                .map(Some)
+                .map_err(|why| self.client.bad_answer(why)),
             None => Ok(None),
         }
     }

@@ -28,14 +28,14 @@ pub enum FleetError {
         why: String,
     },
     /// Its own words, or the protocol's.
-    #[error("agent {name} ({url}): {}", words(.error))]
+    #[error("{}{}", prefix(.name, .url, .error), words(.error))]
     Api {
         /// Its name.
         name: String,
         /// Where it is.
         url: String,
         /// The error.
-        error: ApiError,
+        error: Box<ApiError>,
     },
     /// The samples are not those that the run's status promised.
     #[error("agent {name} ({url}): run {run_id}: {why}; `controller resume` tries again")]
@@ -57,6 +57,14 @@ pub enum FleetError {
         /// Which setting, and what is wrong with it.
         why: String,
     },
+}
+
+/// What the built-in agent refuses is the user's own command line: where it listens says nothing.
+fn prefix(name: &str, url: &str, error: &ApiError) -> String {
+    if name == super::LOCAL && error.code == ErrorCode::CannotRun {
+        return String::new();
+    }
+    format!("agent {name} ({url}): ")
 }
 
 fn words(error: &ApiError) -> String {

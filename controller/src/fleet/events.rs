@@ -51,11 +51,23 @@ mod tests {
     const STREAM: &str = ": hello\n\nid: 1\r\ndata: {\"seq\":1,\"at_ms\":0,\"what\":{\"kind\":\"state\",\"state\":\"starting\"}}\r\n\r\nid: 2\ndata:{\"seq\":2,\"at_ms\":9,\"what\":{\"kind\":\"log\",\"line\":\"ä\"}}\n\n";
 
     fn wanted() -> Vec<RunEvent> {
-        let starting = EventKind::State { state: RunState::Starting };
-        let log = EventKind::Log { line: "ä".to_owned() };
+        let starting = EventKind::State {
+            state: RunState::Starting,
+        };
+        let log = EventKind::Log {
+            line: "ä".to_owned(),
+        };
         vec![
-            RunEvent { seq: 1, at_ms: 0, what: starting },
-            RunEvent { seq: 2, at_ms: 9, what: log },
+            RunEvent {
+                seq: 1,
+                at_ms: 0,
+                what: starting,
+            },
+            RunEvent {
+                seq: 2,
+                at_ms: 9,
+                what: log,
+            },
         ]
     }
 

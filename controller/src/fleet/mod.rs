@@ -39,7 +39,9 @@ impl AgentAddress {
     pub fn of(row: &AgentRow) -> Result<Self, FleetError> {
         let token = match &row.token_file {
             Some(file) => Some(read_token(&row.name, Path::new(file))?),
-            None => std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()),
+            None => std::env::var(TOKEN_VARIABLE)
+                .ok()
+                .filter(|token| !token.is_empty()),
         };
         Ok(Self {
             name: row.name.clone(),

@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use contracts::run::{RunFailure, RunState, RunStatus, Stage};
+use contracts::api::ErrorCode;
+use contracts::run::{RunEvent, RunFailure, RunState, RunStatus, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::Host;
 use super::follow::{Followed, follow};
 use super::progress::Console;
-use crate::fleet::AgentClient;
+use crate::fleet::{AgentClient, FleetError};
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
 use crate::store::{RunFilter, Store};
@@ -18,18 +19,52 @@ use crate::store::{RunFilter, Store};
 /// ones are never taken for lost.
 const LOST_AGE: Duration = Duration::from_secs(60);
 
-/// Fetches a run's samples, stores its end in one transaction, and acknowledges it.
+/// Follows a run to its end and stores that. Where another command was quicker, its result is taken.
 ///
 /// # Errors
-/// The samples are not those promised; the database. The agent then keeps the run.
-pub async fn store_end(
+/// The agent is lost or does not know the run; the samples are not those promised; the database.
+pub async fn bring_home(
+    store: &Store,
+    client: &AgentClient,
+    run: RunRecord,
+    interrupt: &CancellationToken,
+    seen: impl FnMut(&RunEvent),
+) -> anyhow::Result<RunWithSamples> {
+    let run_id = run.run_id.clone();
+    let ended = async {
+        let followed = follow(client, &run_id, interrupt, seen).await?;
+        store_end(store, client, run, followed).await
+    };
+    let error = match ended.await {
+        Ok(run) => return Ok(run),
+        Err(error) => error,
+    };
+    let code = error
+        .downcast_ref::<FleetError>()
+        .and_then(FleetError::code);
+    if code == Some(ErrorCode::NotFound) {
+        let stored = store.run_by_prefix(&run_id).await?;
+        if stored.status.state.is_final() {
+            return Ok(store.with_samples(stored).await?);
+        }
+    }
+    Err(error)
+}
+
+/// Fetches a run's samples, stores its end in one transaction, and acknowledges it: only then does
+/// the agent forget it.
+async fn store_end(
     store: &Store,
     client: &AgentClient,
     run: RunRecord,
     followed: Followed,
 ) -> anyhow::Result<RunWithSamples> {
     let samples = client.samples(&followed.status).await?;
-    let run = RunRecord { status: followed.status, stats: bench_stats(&samples), ..run };
+    let run = RunRecord {
+        status: followed.status,
+        stats: bench_stats(&samples),
+        ..run
+    };
     store.finish_run(&run, &samples, &followed.events).await?;
     if let Err(error) = client.acknowledge(&run.run_id).await {
         // It is stored; the next collection acknowledges again.
@@ -58,7 +93,12 @@ pub async fn leftovers(
     interrupt: &CancellationToken,
     console: &Console,
 ) -> anyhow::Result<Vec<RunWithSamples>> {
-    let unfinished = store.runs(&RunFilter { unfinished: true, ..RunFilter::default() }).await?;
+    let unfinished = store
+        .runs(&RunFilter {
+            unfinished: true,
+            ..RunFilter::default()
+        })
+        .await?;
     let there = host.client.runs().await?;
     let mut collected = Vec::new();
     for status in &there {
@@ -74,10 +114,13 @@ pub async fn leftovers(
             ));
             continue;
         }
-        let followed = follow(&host.client, &run.run_id, interrupt, |_| {}).await?;
-        collected.push(store_end(store, &host.client, run.clone(), followed).await?);
+        let ended = bring_home(store, &host.client, run.clone(), interrupt, |_| {});
+        collected.push(ended.await?);
     }
-    for run in unfinished.into_iter().filter(|run| is_lost(run, host, &there, reach)) {
+    for run in unfinished
+        .into_iter()
+        .filter(|run| is_lost(run, host, &there, reach))
+    {
         collected.push(store_lost(store, run).await?);
     }
     for run in &collected {
@@ -122,11 +165,17 @@ async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamp
     };
     let run = RunRecord { status, ..run };
     store.finish_run(&run, &[], &[]).await?;
-    Ok(RunWithSamples { run, samples: Vec::new() })
+    Ok(RunWithSamples {
+        run,
+        samples: Vec::new(),
+    })
 }
 
 fn collected_line(run: &RunRecord) -> String {
-    let head = format!("collected run {} ({} on {})", run.run_id, run.engine, run.agent_name);
+    let head = format!(
+        "collected run {} ({} on {})",
+        run.run_id, run.engine, run.agent_name
+    );
     match (&run.status.failure, run.status.state) {
         (Some(failure), _) => format!("{head}: failed, {}", failure.message),
         (None, RunState::Cancelled) => format!("{head}: cancelled"),

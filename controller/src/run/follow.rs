@@ -39,17 +39,23 @@ pub async fn follow(
     interrupt: &CancellationToken,
     seen: impl FnMut(&RunEvent),
 ) -> Result<Followed, FleetError> {
-    let mut follower =
-        Follower { client, run_id, seen, after: 0, events: Vec::new(), heard: Instant::now() };
+    let mut follower = Follower {
+        client,
+        run_id,
+        seen,
+        after: 0,
+        events: Vec::new(),
+        heard: Instant::now(),
+    };
     tokio::select! {
         // A run that is over is over, even when Ctrl-C came in the same moment.
         biased;
-        done = follower.to_the_end() => return done.map(|status| follower.finish(status)),
+        done = follower.until_final() => return done.map(|status| follower.finish(status)),
         () = interrupt.cancelled() => {}
     }
     let status = client.cancel(run_id).await?;
     let grace = Duration::from_millis(status.spec.limits.stop_grace_ms);
-    match tokio::time::timeout(grace + CANCEL_SLACK, follower.to_the_end()).await {
+    match tokio::time::timeout(grace + CANCEL_SLACK, follower.until_final()).await {
         Ok(done) => done.map(|status| follower.finish(status)),
         Err(_) => Err(FleetError::Unreachable {
             name: client.name().to_owned(),
@@ -71,7 +77,7 @@ struct Follower<'a, F> {
 
 impl<F: FnMut(&RunEvent)> Follower<'_, F> {
     /// Cancel-safe: what was seen stays seen, and a new call goes on after it.
-    async fn to_the_end(&mut self) -> Result<RunStatus, FleetError> {
+    async fn until_final(&mut self) -> Result<RunStatus, FleetError> {
         self.heard = Instant::now();
         let mut pause = PAUSE_FIRST;
         loop {
@@ -143,6 +149,9 @@ impl<F: FnMut(&RunEvent)> Follower<'_, F> {
     }
 
     fn finish(self, status: RunStatus) -> Followed {
-        Followed { status, events: self.events }
+        Followed {
+            status,
+            events: self.events,
+        }
     }
 }

@@ -92,7 +92,11 @@ fn known(info: &HostInfo, engine: &EngineRef) -> Result<(), String> {
             .filter(|chapter| !chapter.hidden)
             .map(|chapter| chapter.id.as_str())
             .collect();
-        Err(format!("no chapter `{id}` on {}; there are {}", info.host.hostname, there.join(", ")))
+        Err(format!(
+            "no chapter `{id}` on {}; there are {}",
+            info.host.hostname,
+            there.join(", ")
+        ))
     };
     match engine {
         EngineRef::Chapter { id } => chapter(id),
@@ -100,7 +104,11 @@ fn known(info: &HostInfo, engine: &EngineRef) -> Result<(), String> {
             if info.engines.iter().any(|engine| engine.name == *name) {
                 return Ok(());
             }
-            let there: Vec<&str> = info.engines.iter().map(|engine| engine.name.as_str()).collect();
+            let there: Vec<&str> = info
+                .engines
+                .iter()
+                .map(|engine| engine.name.as_str())
+                .collect();
             Err(match there.as_slice() {
                 [] => format!(
                     "no engine `{name}` on {}: its agent's config names none",
@@ -135,7 +143,10 @@ impl Session<'_> {
                 created_unix_ms: crate::now_unix_ms(),
             })
             .await?;
-        let mut outcome = Outcome { runs: Vec::new(), exit: Exit::Done };
+        let mut outcome = Outcome {
+            runs: Vec::new(),
+            exit: Exit::Done,
+        };
         for part in join_all(self.hosts.iter().map(|host| self.on_host(host))).await {
             outcome.exit = outcome.exit.worse(part.exit);
             outcome.runs.extend(part.runs);
@@ -149,7 +160,10 @@ impl Session<'_> {
     /// All runs on one host. An agent that is lost ends its part: what it still runs is collected
     /// by `resume`.
     async fn on_host(&self, host: &Host) -> Outcome {
-        let mut outcome = Outcome { runs: Vec::new(), exit: Exit::Done };
+        let mut outcome = Outcome {
+            runs: Vec::new(),
+            exit: Exit::Done,
+        };
         let mut line = self.console.line(host.client.name(), self.plan.runs.len());
         for planned in &self.plan.runs {
             if self.interrupt.is_cancelled() {

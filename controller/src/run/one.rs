@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use ulid::Ulid;
 
 use super::progress::Line;
-use super::{Host, Session, collect, follow};
+use super::{Host, Session, collect};
 use crate::fleet::FleetError;
 use crate::plan::{PlannedRun, engine_name};
 use crate::record::{RunRecord, RunWithSamples};
@@ -34,19 +34,26 @@ pub async fn one_run(
     session.store.create_run(&run, &host.info.host).await?;
     line.begin(&run);
     if let Err(error) = start(session, host, &run).await {
+        line.end();
+        // An agent that was lost on the way may have taken it: `resume` finds out.
+        let FleetError::Api { .. } = error else {
+            return Err(error.into());
+        };
         run.status = refused(&run.status, &error, session.interrupt.is_cancelled());
         session.store.finish_run(&run, &[], &[]).await?;
-        // Nothing of it is left there, unless it was lost on the way: then no other run may follow.
-        line.end();
-        return match error {
-            FleetError::Api { .. } => Ok(RunWithSamples { run, samples: Vec::new() }),
-            error => Err(error.into()),
-        };
+        return Ok(RunWithSamples {
+            run,
+            samples: Vec::new(),
+        });
     }
-    let followed =
-        follow::follow(&host.client, &run.run_id, session.interrupt, |event| line.event(event))
-            .await?;
-    let run = collect::store_end(session.store, &host.client, run, followed).await?;
+    let ended = collect::bring_home(
+        session.store,
+        &host.client,
+        run,
+        session.interrupt,
+        |event| line.event(event),
+    );
+    let run = ended.await?;
     line.end();
     Ok(run)
 }
@@ -124,7 +131,11 @@ fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRe
 /// The end of a run that never began.
 fn refused(status: &RunStatus, error: &FleetError, interrupted: bool) -> RunStatus {
     RunStatus {
-        state: if interrupted { RunState::Cancelled } else { RunState::Failed },
+        state: if interrupted {
+            RunState::Cancelled
+        } else {
+            RunState::Failed
+        },
         ended_unix_ms: Some(crate::now_unix_ms()),
         failure: Some(RunFailure {
             stage: Stage::Preflight,

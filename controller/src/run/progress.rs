@@ -32,13 +32,18 @@ impl Console {
         } else {
             ProgressDrawTarget::hidden()
         };
-        Self { bars: MultiProgress::with_draw_target(target), terminal, tables }
+        Self {
+            bars: MultiProgress::with_draw_target(target),
+            terminal,
+            tables,
+        }
     }
 
     /// A line on stderr, above the bars.
     pub fn note(&self, line: &str) {
         // Nothing is left to say where stderr is closed.
-        self.bars.suspend(|| drop(writeln!(std::io::stderr(), "{line}")));
+        self.bars
+            .suspend(|| drop(writeln!(std::io::stderr(), "{line}")));
     }
 
     /// A result on stdout, above the bars.
@@ -53,12 +58,22 @@ impl Console {
         }
         let run = &run.run;
         let mode = words::mode(run.status.spec.arm.mode);
-        let what = format!("run {} ({} {mode} on {})", run.run_id, run.engine, run.agent_name);
+        let what = format!(
+            "run {} ({} {mode} on {})",
+            run.run_id, run.engine, run.agent_name
+        );
         match (&run.status.failure, run.status.state) {
             (Some(failure), state) => {
                 let stage = words::stage(failure.stage);
-                let verb = if state == RunState::Cancelled { "cancelled" } else { "failed" };
-                self.note(&format!("{what} {verb} in stage {stage}: {}", failure.message));
+                let verb = if state == RunState::Cancelled {
+                    "cancelled"
+                } else {
+                    "failed"
+                };
+                self.note(&format!(
+                    "{what} {verb} in stage {stage}: {}",
+                    failure.message
+                ));
                 for line in &failure.log_tail {
                     self.note(&format!("  | {line}"));
                 }
@@ -110,7 +125,8 @@ impl Line {
         let place = format!("{}/{}", self.ended + 1, self.runs);
         let mode = words::mode(run.status.spec.arm.mode);
         self.label = format!("{} {place} {} {mode}", self.agent, run.engine);
-        self.bar.set_prefix(format!("{:LABEL_WIDTH$.LABEL_WIDTH$}", self.label));
+        self.bar
+            .set_prefix(format!("{:LABEL_WIDTH$.LABEL_WIDTH$}", self.label));
         self.bar.set_position(0);
         self.bar.set_length(0);
         self.say("sent");
@@ -145,7 +161,8 @@ impl Line {
         self.bar.set_message(self.message(0, 0));
         if self.plain {
             let line = format!("{}: {}", self.label, self.message(0, 0));
-            self.bars.suspend(|| drop(writeln!(std::io::stderr(), "{line}")));
+            self.bars
+                .suspend(|| drop(writeln!(std::io::stderr(), "{line}")));
         }
     }
 

@@ -34,7 +34,11 @@ pub fn render(
             compare,
         });
     }
-    let fence = if format == Format::Markdown { "```\n" } else { "" };
+    let fence = if format == Format::Markdown {
+        "```\n"
+    } else {
+        ""
+    };
     let mut text = String::new();
     for run in runs {
         text.push_str(&format!("{fence}{}{fence}\n", run_text(run)));

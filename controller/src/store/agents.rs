@@ -60,7 +60,9 @@ impl Store {
                 ca_file: row.try_get("ca_file")?,
             })
         };
-        rows.iter().map(|row| read(row).map_err(|error| self.error(&error))).collect()
+        rows.iter()
+            .map(|row| read(row).map_err(|error| self.error(&error)))
+            .collect()
     }
 
     /// Forgets an agent; its runs stay.

@@ -111,15 +111,24 @@ impl StoreError {
             return Self::Locked(path);
         }
         let Some(database) = error.as_database_error() else {
-            return Self::Other { path, message: error.to_string() };
+            return Self::Other {
+                path,
+                message: error.to_string(),
+            };
         };
-        let code = database.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default();
+        let code = database
+            .code()
+            .and_then(|code| code.parse::<i32>().ok())
+            .unwrap_or_default();
         match code & 0xff {
             sqlite_code::BUSY | sqlite_code::LOCKED => Self::Locked(path),
             sqlite_code::READONLY => Self::ReadOnly(path),
             sqlite_code::FULL => Self::Full(path),
             sqlite_code::NOTADB | sqlite_code::CORRUPT => Self::NotOurs(path),
-            _ => Self::Other { path, message: database.message().to_owned() },
+            _ => Self::Other {
+                path,
+                message: database.message().to_owned(),
+            },
         }
     }
 }

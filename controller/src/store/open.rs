@@ -26,7 +26,10 @@ impl Store {
     /// # Errors
     /// One line naming the file, before anything is written: read-only, not ours, newer.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
             std::fs::create_dir_all(folder).map_err(|error| StoreError::Other {
                 path: path.to_path_buf(),
                 message: format!("folder {} cannot be made: {error}", folder.display()),
@@ -43,9 +46,14 @@ impl Store {
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal);
-        let pool = pool(options).await.map_err(|error| StoreError::of(path, &error))?;
+        let pool = pool(options)
+            .await
+            .map_err(|error| StoreError::of(path, &error))?;
         migrate(path, &pool).await?;
-        Ok(Self { pool, path: path.to_path_buf() })
+        Ok(Self {
+            pool,
+            path: path.to_path_buf(),
+        })
     }
 
     /// Opens the file for reading only; a file that is not there is [`StoreError::Missing`].
@@ -65,16 +73,22 @@ impl Store {
         let pool = match pool(read.clone()).await {
             Ok(pool) => pool,
             // On read-only media the log's helper files cannot be made; nobody writes there either.
-            Err(_) => {
-                pool(read.immutable(true)).await.map_err(|error| StoreError::of(path, &error))?
-            }
+            Err(_) => pool(read.immutable(true))
+                .await
+                .map_err(|error| StoreError::of(path, &error))?,
         };
-        Ok(Self { pool, path: path.to_path_buf() })
+        Ok(Self {
+            pool,
+            path: path.to_path_buf(),
+        })
     }
 }
 
 fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new().filename(path).busy_timeout(BUSY_TIMEOUT).foreign_keys(true)
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
 }
 
 async fn pool(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
@@ -86,7 +100,11 @@ async fn pool(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> 
 }
 
 fn known_version() -> i64 {
-    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default()
+    MIGRATIONS
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or_default()
 }
 
 /// Looks at an existing file without writing to it; gives its schema's version, 0 for an empty one.
@@ -98,7 +116,9 @@ async fn inspect(path: &Path) -> Result<i64, StoreError> {
     let read = options(path).read_only(true);
     let mut connection = match SqliteConnection::connect_with(&read).await {
         Ok(connection) => connection,
-        Err(_) => SqliteConnection::connect_with(&read.immutable(true)).await.map_err(error)?,
+        Err(_) => SqliteConnection::connect_with(&read.immutable(true))
+            .await
+            .map_err(error)?,
     };
     let found = schema_version(&mut connection).await;
     let closed = connection.close().await;
@@ -159,10 +179,15 @@ fn migrate_error(path: &Path, error: MigrateError) -> StoreError {
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
             StoreError::of(path, &error)
         }
-        MigrateError::VersionMissing(found) => {
-            StoreError::Newer { path: path.to_path_buf(), found, known: known_version() }
-        }
+        MigrateError::VersionMissing(found) => StoreError::Newer {
+            path: path.to_path_buf(),
+            found,
+            known: known_version(),
+        },
         MigrateError::VersionMismatch(_) => StoreError::NotOurs(path.to_path_buf()),
-        error => StoreError::Other { path: path.to_path_buf(), message: error.to_string() },
+        error => StoreError::Other {
+            path: path.to_path_buf(),
+            message: error.to_string(),
+        },
     }
 }

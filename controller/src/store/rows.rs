@@ -65,7 +65,11 @@ pub fn read_floats(text: &str) -> Result<Vec<f64>, String> {
     }
     inner
         .split(',')
-        .map(|word| word.trim().parse().map_err(|_| format!("{word} is not a number")))
+        .map(|word| {
+            word.trim()
+                .parse()
+                .map_err(|_| format!("{word} is not a number"))
+        })
         .collect()
 }
 

@@ -48,7 +48,11 @@ impl Store {
         if let Some(limit) = filter.limit {
             query.push(" limit ").push_bind(limit);
         }
-        let rows = query.build().fetch_all(&self.pool).await.map_err(|error| self.error(&error))?;
+        let rows = query
+            .build()
+            .fetch_all(&self.pool)
+            .await
+            .map_err(|error| self.error(&error))?;
         rows.iter().rev().map(|row| self.read_run(row)).collect()
     }
 
@@ -69,15 +73,26 @@ impl Store {
         let mut query = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
         // The upper end of the range: no ULID has a character above `Z`.
         query.push(" and run.run_id >= ").push_bind(&wanted);
-        query.push(" and run.run_id < ").push_bind(format!("{wanted}["));
-        query.push(" order by run.run_id limit ").push_bind(AMBIGUOUS_SHOWN);
-        let rows = query.build().fetch_all(&self.pool).await.map_err(|error| self.error(&error))?;
+        query
+            .push(" and run.run_id < ")
+            .push_bind(format!("{wanted}["));
+        query
+            .push(" order by run.run_id limit ")
+            .push_bind(AMBIGUOUS_SHOWN);
+        let rows = query
+            .build()
+            .fetch_all(&self.pool)
+            .await
+            .map_err(|error| self.error(&error))?;
         match rows.as_slice() {
             [] => Err(not_found()),
             [row] => self.read_run(row),
             rows => Err(StoreError::Ambiguous {
                 prefix: prefix.to_owned(),
-                matches: rows.iter().filter_map(|row| row.try_get("run_id").ok()).collect(),
+                matches: rows
+                    .iter()
+                    .filter_map(|row| row.try_get("run_id").ok())
+                    .collect(),
             }),
         }
     }
@@ -104,19 +119,29 @@ impl Store {
         .await
         .map_err(|error| self.error(&error))?;
         let read = |row: &SqliteRow| -> Result<(i64, i64, String), sqlx::Error> {
-            Ok((row.try_get("seq")?, row.try_get("at_ms")?, row.try_get("event_json")?))
+            Ok((
+                row.try_get("seq")?,
+                row.try_get("at_ms")?,
+                row.try_get("event_json")?,
+            ))
         };
         rows.iter()
             .map(|row| {
                 let (seq, at_ms, what) = read(row).map_err(|error| self.error(&error))?;
                 let what = parse_json(&what).map_err(|why| self.bad_row("event_json", why))?;
-                Ok(RunEvent { seq: uncount(seq), at_ms: uncount(at_ms), what })
+                Ok(RunEvent {
+                    seq: uncount(seq),
+                    at_ms: uncount(at_ms),
+                    what,
+                })
             })
             .collect()
     }
 
     fn read_run(&self, row: &SqliteRow) -> Result<RunRecord, StoreError> {
-        let tags: String = row.try_get("tags_json").map_err(|error| self.error(&error))?;
+        let tags: String = row
+            .try_get("tags_json")
+            .map_err(|error| self.error(&error))?;
         let get = || -> Result<RunRecord, Problem> {
             Ok(RunRecord {
                 run_id: row.try_get("run_id")?,
@@ -163,7 +188,8 @@ fn document<T: serde::de::DeserializeOwned>(
     name: &'static str,
 ) -> Result<Option<T>, Problem> {
     let text: Option<String> = row.try_get(name)?;
-    text.map(|text| parse_json(&text).map_err(|why| Problem::Bad(name, why))).transpose()
+    text.map(|text| parse_json(&text).map_err(|why| Problem::Bad(name, why)))
+        .transpose()
 }
 
 /// A column that holds an enum's word; none where it is null.
@@ -172,7 +198,8 @@ fn variant<T: serde::de::DeserializeOwned>(
     name: &'static str,
 ) -> Result<Option<T>, Problem> {
     let text: Option<String> = row.try_get(name)?;
-    text.map(|text| parse_word(&text).map_err(|why| Problem::Bad(name, why))).transpose()
+    text.map(|text| parse_word(&text).map_err(|why| Problem::Bad(name, why)))
+        .transpose()
 }
 
 fn required<T>(value: Option<T>, name: &'static str) -> Result<T, Problem> {
@@ -183,7 +210,9 @@ fn read_status(row: &SqliteRow) -> Result<RunStatus, Problem> {
     let failure = match variant(row, "failure_stage")? {
         Some(stage) => Some(RunFailure {
             stage,
-            message: row.try_get::<Option<String>, _>("failure_message")?.unwrap_or_default(),
+            message: row
+                .try_get::<Option<String>, _>("failure_message")?
+                .unwrap_or_default(),
             log_tail: document(row, "failure_log_json")?.unwrap_or_default(),
         }),
         None => None,
@@ -202,14 +231,17 @@ fn read_status(row: &SqliteRow) -> Result<RunStatus, Problem> {
         provenance: document(row, "provenance_json")?,
         validity: document(row, "validity_json")?.unwrap_or_default(),
         lifecycle: document(row, "lifecycle_json")?.unwrap_or_default(),
-        samples: count
-            .zip(sha256)
-            .map(|(count, sha256)| SampleTotals { count: uncount(count), sha256 }),
+        samples: count.zip(sha256).map(|(count, sha256)| SampleTotals {
+            count: uncount(count),
+            sha256,
+        }),
     })
 }
 
 fn read_stats(row: &SqliteRow) -> Result<Option<BenchStats>, Problem> {
-    let Some(walls) = row.try_get::<Option<String>, _>("wall_times_ms")? else { return Ok(None) };
+    let Some(walls) = row.try_get::<Option<String>, _>("wall_times_ms")? else {
+        return Ok(None);
+    };
     Ok(Some(BenchStats {
         req_per_s: row.try_get("req_per_s")?,
         tok_per_s: row.try_get("tok_per_s")?,

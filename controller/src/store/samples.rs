@@ -21,10 +21,17 @@ pub(super) struct EncodedSample<'a> {
 /// Decodes what travels as base64; done before the transaction, which then cannot fail by it.
 pub(super) fn encode(sample: &Sample) -> Result<EncodedSample<'_>, String> {
     let event_times = match &sample.event_times {
-        Some(times) => Some(STANDARD.decode(&times.base64).map_err(|error| error.to_string())?),
+        Some(times) => Some(
+            STANDARD
+                .decode(&times.base64)
+                .map_err(|error| error.to_string())?,
+        ),
         None => None,
     };
-    Ok(EncodedSample { sample, event_times })
+    Ok(EncodedSample {
+        sample,
+        event_times,
+    })
 }
 
 const INSERT: &str = "insert into sample (run_id, warmup, sample_index, due_ns, start_ns, \
@@ -71,15 +78,26 @@ fn bind<'a>(
     }
     row.push_bind(s.event_times.as_ref().map(|times| times.encoding.clone()))
         .push_bind(encoded.event_times.clone());
-    row.push_bind(s.wall_ms).push_bind(s.ttft_ms).push_bind(s.tpot_ms);
-    row.push_bind(s.timing_source.as_ref().map(word)).push_bind(s.engine_wall_ms);
+    row.push_bind(s.wall_ms)
+        .push_bind(s.ttft_ms)
+        .push_bind(s.tpot_ms);
+    row.push_bind(s.timing_source.as_ref().map(word))
+        .push_bind(s.engine_wall_ms);
     row.push_bind(s.input_tokens).push_bind(s.output_tokens);
     row.push_bind(s.token_source.as_ref().map(word));
-    row.push_bind(s.usage_tokens).push_bind(s.local_tokens).push_bind(s.requested_tokens);
-    row.push_bind(s.first_event_tokens).push_bind(s.finish_reason.as_ref().map(word));
-    row.push_bind(s.done_seen).push_bind(s.reused_connection).push_bind(count(s.bytes));
-    row.push_bind(s.status).push_bind(s.output_sha256.clone()).push_bind(s.text.clone());
-    row.push_bind(s.output_ids.as_ref().map(json)).push_bind(s.input_ids_sha256.clone());
+    row.push_bind(s.usage_tokens)
+        .push_bind(s.local_tokens)
+        .push_bind(s.requested_tokens);
+    row.push_bind(s.first_event_tokens)
+        .push_bind(s.finish_reason.as_ref().map(word));
+    row.push_bind(s.done_seen)
+        .push_bind(s.reused_connection)
+        .push_bind(count(s.bytes));
+    row.push_bind(s.status)
+        .push_bind(s.output_sha256.clone())
+        .push_bind(s.text.clone());
+    row.push_bind(s.output_ids.as_ref().map(json))
+        .push_bind(s.input_ids_sha256.clone());
     row.push_bind(s.firm_steps);
     row.push_bind(s.error.as_ref().map(|error| word(&error.class)));
     row.push_bind(s.error.as_ref().map(|error| error.message.clone()));
@@ -91,13 +109,12 @@ impl Store {
     /// # Errors
     /// What SQLite says; a row that cannot be read back.
     pub async fn samples(&self, run_id: &str) -> Result<Vec<Sample>, StoreError> {
-        let rows = sqlx::query(
-            "select * from sample where run_id = ? order by warmup desc, sample_index",
-        )
-        .bind(run_id)
-        .fetch_all(&self.pool)
-        .await
-        .map_err(|error| self.error(&error))?;
+        let rows =
+            sqlx::query("select * from sample where run_id = ? order by warmup desc, sample_index")
+                .bind(run_id)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(|error| self.error(&error))?;
         rows.iter().map(|row| self.read_sample(row)).collect()
     }
 
@@ -137,9 +154,10 @@ fn read_plain(row: &SqliteRow) -> Result<Sample, sqlx::Error> {
     };
     let encoding: Option<String> = row.try_get("event_times_encoding")?;
     let blob: Option<Vec<u8>> = row.try_get("event_times")?;
-    let event_times = encoding
-        .zip(blob)
-        .map(|(encoding, blob)| EventTimes { encoding, base64: STANDARD.encode(blob) });
+    let event_times = encoding.zip(blob).map(|(encoding, blob)| EventTimes {
+        encoding,
+        base64: STANDARD.encode(blob),
+    });
     Ok(Sample {
         index: row.try_get("sample_index")?,
         warmup: row.try_get("warmup")?,

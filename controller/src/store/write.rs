@@ -77,7 +77,10 @@ impl Store {
             insert_run(&mut transaction, run).await
         };
         stored.await.map_err(|error| self.error(&error))?;
-        transaction.commit().await.map_err(|error| self.error(&error))
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.error(&error))
     }
 
     /// Stores the end of a run with all its rows, in one transaction and only once.
@@ -119,14 +122,20 @@ impl Store {
             insert_events(&mut transaction, &run.run_id, events).await
         };
         stored.await.map_err(|error| self.error(&error))?;
-        transaction.commit().await.map_err(|error| self.error(&error))?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| self.error(&error))?;
         Ok(Stored::Now)
     }
 
     /// The write lock is taken at once: a transaction that reads first and is refused the lock
     /// later would have to start again.
     async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.pool.begin_with("begin immediate").await.map_err(|error| self.error(&error))
+        self.pool
+            .begin_with("begin immediate")
+            .await
+            .map_err(|error| self.error(&error))
     }
 }
 
@@ -230,7 +239,9 @@ async fn insert_stats(
     transaction: &mut Transaction<'_, Sqlite>,
     run: &RunRecord,
 ) -> Result<(), sqlx::Error> {
-    let Some(stats) = &run.stats else { return Ok(()) };
+    let Some(stats) = &run.stats else {
+        return Ok(());
+    };
     sqlx::query(
         "insert into bench_stats (run_id, req_per_s, tok_per_s, wall_ms, output_tokens, n_runs,
                                   ttft_ms, tpot_ms, wall_times_ms)
@@ -261,7 +272,10 @@ async fn insert_events(
         );
         insert.push_values(chunk, |mut row, event| {
             let document = serde_json::to_value(&event.what).unwrap_or_default();
-            let kind = document.get("kind").and_then(|kind| kind.as_str()).unwrap_or_default();
+            let kind = document
+                .get("kind")
+                .and_then(|kind| kind.as_str())
+                .unwrap_or_default();
             row.push_bind(run_id)
                 .push_bind(count(event.seq))
                 .push_bind(count(event.at_ms))
