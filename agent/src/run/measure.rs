@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use contracts::defaults::FOREIGN_CPU_WARN_SHARE;
 use contracts::host::BuildFacts;
-use contracts::run::{ModelFacts, Provenance, RunFailure, RunSpec, Stage};
+use contracts::run::{EngineRef, ModelFacts, Provenance, RunFailure, RunSpec, Stage};
 use contracts::sample::Sample;
 use contracts::worker::Health;
 use tokio::sync::mpsc;
@@ -212,9 +212,17 @@ pub(super) fn begin_provenance(run: &Run, engine_sha256: String) {
         definition: contracts::DEFINITION.to_owned(),
         ..Provenance::default()
     };
-    run.active
-        .record
-        .update(|status| status.provenance = Some(provenance));
+    run.active.record.update(|status| {
+        let chapter = match &status.spec.arm.engine {
+            EngineRef::Chapter { id } => Some(id),
+            EngineRef::Named { chapter, .. } => chapter.as_ref(),
+        };
+        let title = chapter.and_then(|id| engine::chapters::find(id).ok());
+        status.provenance = Some(Provenance {
+            engine_title: title.map(|chapter| chapter.title.to_owned()),
+            ..provenance
+        });
+    });
 }
 
 /// What the engine says of itself once it has loaded: on record, and on disk for the case that we die.
