@@ -65,7 +65,11 @@ fn only_a_ulid_is_a_run_id() {
 #[tokio::test]
 async fn what_is_written_comes_back_page_by_page_with_its_hash() {
     let Fixture {
-        spool, id, status, ..
+        _dir,
+        spool,
+        id,
+        status,
+        ..
     } = fixture();
     let folder = spool.create(&id, &status).unwrap();
     let record = Arc::new(Record::new(status));
@@ -103,7 +107,11 @@ async fn what_is_written_comes_back_page_by_page_with_its_hash() {
 #[tokio::test]
 async fn an_interrupted_run_is_failed_in_the_stage_it_had_reached_and_keeps_whole_lines() {
     let Fixture {
-        spool, id, status, ..
+        _dir,
+        spool,
+        id,
+        status,
+        ..
     } = fixture();
     let folder = spool.create(&id, &status).unwrap();
     let record = Arc::new(Record::new(status.clone()));
@@ -153,6 +161,7 @@ async fn an_interrupted_run_is_failed_in_the_stage_it_had_reached_and_keeps_whol
 #[test]
 fn a_run_that_ended_is_left_alone_and_one_never_accepted_goes() {
     let Fixture {
+        _dir,
         spool,
         id,
         mut status,
