@@ -1,14 +1,22 @@
 //! Models by hub id (`org/name`), through `hf-hub` and its cache.
 //!
 //! The usual variables count: `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`,
-//! `HF_HUB_OFFLINE`. What is complete in the cache is taken from there without a word to the hub;
+//! `HF_HUB_OFFLINE`, `HF_HUB_DOWNLOAD_TIMEOUT`. What is complete in the cache is taken from there without a word to the hub;
 //! only the files that an engine reads are fetched, the small ones before the weights.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
+    thread,
+    time::Duration,
+};
 
 use hf_hub::{
     Cache, Repo, RepoType,
-    api::sync::{Api, ApiBuilder, ApiError, ApiRepo},
+    api::{
+        Progress,
+        sync::{Api, ApiBuilder, ApiError, ApiRepo},
+    },
 };
 
 use super::weights::{self, INDEX, SINGLE};
@@ -25,6 +33,9 @@ const OPTIONAL: &[&str] = &[
 const REQUIRED: &[&str] = &["tokenizer.json", "config.json"];
 /// Attempts of one download after the first.
 const RETRIES: usize = 2;
+/// How long the hub may be silent. More than the 10 s of the hub's own client, because looking up
+/// the name, connecting and two redirects go by without a sign of life that we could see.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// What the environment says about the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +48,8 @@ pub struct HubEnv {
     pub token: Option<String>,
     /// Look in the cache only.
     pub offline: bool,
+    /// How long the hub may be silent within a download.
+    pub silence_max: Duration,
 }
 
 impl HubEnv {
@@ -69,11 +82,16 @@ impl HubEnv {
             )
         });
         let endpoint = get("HF_ENDPOINT").map(|url| url.trim_end_matches('/').to_owned());
+        let silence_max = get("HF_HUB_DOWNLOAD_TIMEOUT")
+            .and_then(|text| text.parse().ok())
+            .filter(|seconds| *seconds > 0)
+            .map_or(SILENCE_MAX, Duration::from_secs);
         Ok(Self {
             cache,
             endpoint,
             token,
             offline,
+            silence_max,
         })
     }
 
@@ -100,12 +118,12 @@ pub fn is_id(name: &str) -> bool {
 pub fn small_files(env: &HubEnv, id: &str) -> Result<PathBuf, EngineError> {
     let hub = Hub { env, id };
     if !REQUIRED.iter().all(|name| hub.cached(name).is_some()) {
-        let repo = hub.connect(REQUIRED)?;
+        let api = hub.connect(REQUIRED)?;
         for name in OPTIONAL {
-            hub.fetch_if_there(&repo, name)?;
+            hub.fetch_if_there(&api, name)?;
         }
         for name in REQUIRED {
-            hub.fetch(&repo, name)?;
+            hub.fetch(&api, name)?;
         }
     }
     hub.directory()
@@ -119,11 +137,11 @@ pub fn all_files(env: &HubEnv, id: &str) -> Result<PathBuf, EngineError> {
         return Ok(dir);
     }
     if hub.cached(INDEX).is_none() {
-        let repo = hub.connect(&[SINGLE])?;
-        if hub.fetch_if_there(&repo, SINGLE)?.is_some() {
+        let api = hub.connect(&[SINGLE])?;
+        if hub.fetch_if_there(&api, SINGLE)?.is_some() {
             return Ok(dir);
         }
-        hub.fetch(&repo, INDEX)?;
+        hub.fetch(&api, INDEX)?;
     }
     let shards = weights::shards(&dir.join(INDEX), id)?;
     let missing: Vec<&str> = shards
@@ -132,9 +150,9 @@ pub fn all_files(env: &HubEnv, id: &str) -> Result<PathBuf, EngineError> {
         .filter(|name| hub.cached(name).is_none())
         .collect();
     if !missing.is_empty() {
-        let repo = hub.connect(&missing)?;
+        let api = hub.connect(&missing)?;
         for name in missing {
-            hub.fetch(&repo, name)?;
+            hub.fetch(&api, name)?;
         }
     }
     Ok(dir)
@@ -168,7 +186,7 @@ impl Hub<'_> {
     }
 
     /// A client of the hub, to fetch `wanted`; offline, an error that names the first one missing.
-    fn connect(&self, wanted: &[&str]) -> Result<ApiRepo, EngineError> {
+    fn connect(&self, wanted: &[&str]) -> Result<Api, EngineError> {
         if self.env.offline {
             let missing = wanted
                 .iter()
@@ -185,42 +203,47 @@ impl Hub<'_> {
         }
         let builder = ApiBuilder::from_cache(Cache::new(self.env.cache.clone()))
             .with_token(self.env.token.clone())
-            .with_retries(RETRIES)
-            .with_progress(false);
+            .with_retries(RETRIES);
         let builder = match &self.env.endpoint {
             Some(endpoint) => builder.with_endpoint(endpoint.clone()),
             None => builder,
         };
-        let api: Api = builder
+        builder
             .build()
-            .map_err(|error| self.failed("the hub's client", &error))?;
-        Ok(api.repo(self.repo()))
+            .map_err(|error| self.failed("the hub's client", &error))
     }
 
-    fn fetch(&self, repo: &ApiRepo, name: &str) -> Result<PathBuf, EngineError> {
-        match self.fetch_if_there(repo, name)? {
+    fn fetch(&self, api: &Api, name: &str) -> Result<PathBuf, EngineError> {
+        match self.fetch_if_there(api, name)? {
             Some(path) => Ok(path),
             None => Err(EngineError::model(
                 self.id,
                 format!(
                     "{} is not there: no such model on the hub, or one without {name}",
-                    repo.url(name)
+                    api.repo(self.repo()).url(name)
                 ),
             )),
         }
     }
 
     /// None if the hub says 404.
-    fn fetch_if_there(&self, repo: &ApiRepo, name: &str) -> Result<Option<PathBuf>, EngineError> {
+    fn fetch_if_there(&self, api: &Api, name: &str) -> Result<Option<PathBuf>, EngineError> {
+        if let Some(path) = self.cached(name) {
+            return Ok(Some(path));
+        }
         tracing::info!("model {}: {name}", self.id);
-        match repo.get(name) {
+        let repo = api.repo(self.repo());
+        let url = repo.url(name);
+        let silent = |what: String| EngineError::model(self.id, format!("{url}: {what}"));
+        let outcome = download(repo, name, self.env.silence_max).map_err(silent)?;
+        match outcome {
             Ok(path) => Ok(Some(path)),
             Err(ApiError::RequestError(error))
                 if matches!(*error, ureq::Error::StatusCode(404)) =>
             {
                 Ok(None)
             }
-            Err(error) => Err(self.failed(&repo.url(name), &error)),
+            Err(error) => Err(self.failed(&url, &error)),
         }
     }
 
@@ -238,5 +261,59 @@ impl Hub<'_> {
             self.id,
             format!("{what}: {}{hint}", text.lines().next().unwrap_or_default()),
         )
+    }
+}
+
+/// What a download's thread says.
+enum Sign {
+    /// Bytes came.
+    Alive,
+    Ended(Result<PathBuf, ApiError>),
+}
+
+/// Passes a download's signs of life on.
+struct Pulse(SyncSender<Sign>);
+
+impl Progress for Pulse {
+    fn init(&mut self, _: usize, _: &str) {
+        self.update(0);
+    }
+
+    fn update(&mut self, _: usize) {
+        // A full channel holds a sign already.
+        let _ = self.0.try_send(Sign::Alive);
+    }
+
+    fn finish(&mut self) {}
+}
+
+/// Downloads in a thread of its own under a watch: hf-hub sets no timeouts, and a hub that takes
+/// the connection and never answers would hold us for ever. A thread given up ends with the
+/// process, or when the hub closes.
+fn download(
+    repo: ApiRepo,
+    name: &str,
+    silence_max: Duration,
+) -> Result<Result<PathBuf, ApiError>, String> {
+    let (signs, watched) = sync_channel(1);
+    let name = name.to_owned();
+    thread::Builder::new()
+        .name("hub".to_owned())
+        .spawn(move || {
+            let outcome = repo.download_with_progress(&name, Pulse(signs.clone()));
+            let _ = signs.send(Sign::Ended(outcome));
+        })
+        .map_err(|error| format!("no thread to fetch it: {error}"))?;
+    loop {
+        match watched.recv_timeout(silence_max) {
+            Ok(Sign::Alive) => {}
+            Ok(Sign::Ended(outcome)) => return Ok(outcome),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("the hub was silent for {silence_max:?}"));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err("the hub's answer makes no sense".to_owned());
+            }
+        }
     }
 }

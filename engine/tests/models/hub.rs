@@ -7,6 +7,7 @@ use std::{
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use engine::model::hub::{self, HubEnv};
@@ -22,6 +23,7 @@ fn env(cache: &Path) -> HubEnv {
         endpoint: None,
         token: None,
         offline: true,
+        silence_max: Duration::from_secs(60),
     }
 }
 
@@ -187,6 +189,7 @@ fn only_the_needed_files_are_fetched_and_only_once() {
         endpoint: Some(endpoint),
         token: Some("secret".to_owned()),
         offline: false,
+        ..env(cache.path())
     };
 
     let small = hub::small_files(&env, ID).unwrap();
@@ -292,6 +295,26 @@ fn what_the_hub_refuses_is_one_clear_line() {
 }
 
 #[test]
+fn a_silent_hub_is_given_up() {
+    // The kernel takes the connection and the request; nobody ever answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let cache = tempfile::tempdir().unwrap();
+    let silent = HubEnv {
+        endpoint: Some(endpoint.clone()),
+        offline: false,
+        silence_max: Duration::from_millis(200),
+        ..env(cache.path())
+    };
+    let error = one_line(&hub::all_files(&silent, ID).unwrap_err());
+    assert!(
+        error.starts_with(&format!("model {ID}: {endpoint}/"))
+            && error.ends_with("the hub was silent for 200ms"),
+        "{error}"
+    );
+}
+
+#[test]
 fn the_usual_variables_count() {
     let of = |pairs: &[(&str, &str)]| {
         let pairs: BTreeMap<String, String> = pairs
@@ -319,8 +342,10 @@ fn the_usual_variables_count() {
         ("HF_ENDPOINT", "http://mirror/"),
         ("HF_TOKEN", "t"),
         ("HF_HUB_OFFLINE", "1"),
+        ("HF_HUB_DOWNLOAD_TIMEOUT", "7"),
     ];
     let env = of(&all).unwrap();
+    assert_eq!(env.silence_max, Duration::from_secs(7));
     assert_eq!(env.cache, Path::new("/c"));
     assert_eq!(
         (env.endpoint.as_deref(), env.token.as_deref(), env.offline),
