@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -41,9 +41,10 @@ pub(super) async fn models(State(shared): State<Arc<Shared>>) -> Result<Json<Val
 
 pub(super) async fn model(
     State(shared): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
     let model = shared.model()?;
+    let Path(name) = name.map_err(|_| ApiError::bad_request("the model's name is not UTF-8"))?;
     shared.check_name(Some(&name))?;
     Ok(Json(entry(&shared, &model)))
 }

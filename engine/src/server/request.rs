@@ -71,15 +71,21 @@ pub fn read(kind: Kind, body: &[u8]) -> Result<(Order, Ask), ApiError> {
 }
 
 fn parse(body: &[u8]) -> Result<GenerationRequest, ApiError> {
+    // serde would take a list for an object, its values in the order of our fields.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(ApiError::bad_request(
+            "the body is a list, not a JSON object",
+        ));
+    }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let request: GenerationRequest =
         serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let path = error.path().to_string();
             let why = error.into_inner();
-            if why.is_data() && path != "." {
-                ApiError::bad_field(path.clone(), format!("{path}: {why}"))
-            } else {
-                ApiError::bad_request(format!("the body is not a JSON object: {why}"))
+            match (why.is_data(), path.as_str()) {
+                (true, ".") => ApiError::bad_request(format!("the body: {why}")),
+                (true, _) => ApiError::bad_field(path.clone(), format!("{path}: {why}")),
+                (false, _) => ApiError::bad_request(format!("the body is not JSON: {why}")),
             }
         })?;
     reader.end().map_err(|why| {

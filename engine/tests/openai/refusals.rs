@@ -120,6 +120,8 @@ fn a_body_that_is_no_json_object_is_refused() {
         "5",
         "null",
         "{} {}",
+        "[\"dummy:tiny-llm\"]",
+        "{\"prompt\": \"a\", \"prompt\": \"b\"}",
         "{\"prompt\": \"a\"} x",
         "\u{0}",
     ] {
@@ -205,6 +207,11 @@ fn unknown_paths_and_methods_have_openais_shape() {
         error(&http::get(server.address, CHAT), 405)
             .message
             .contains("GET")
+    );
+    assert!(
+        error(&http::get(server.address, "/v1/models/%ff"), 400)
+            .message
+            .contains("UTF-8")
     );
     assert!(
         error(&http::post(server.address, "/health", ""), 405)
