@@ -51,7 +51,7 @@ pub fn inspect_as(name: &str, dtype: Option<Dtype>) -> Result<Inspection, Engine
         }
         Source::Gguf(path) => {
             let gguf = Gguf::open(path, name)?;
-            let text = Text::from_gguf(gguf.metadata())?;
+            let text = Text::from_gguf(name, gguf.metadata())?;
             model::check_vocabulary(gguf.config(), &text, name)?;
             let context = if dtype.is_none() {
                 gguf.context_as_stored()

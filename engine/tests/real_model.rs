@@ -23,7 +23,7 @@ fn smollm2() -> Option<Text> {
         return None;
     };
     let content = Content::read(&mut File::open(path).unwrap()).unwrap();
-    Some(Text::from_gguf(&content.metadata).unwrap())
+    Some(Text::from_gguf("SmolLM2", &content.metadata).unwrap())
 }
 
 #[rustfmt::skip]

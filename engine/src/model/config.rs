@@ -15,6 +15,12 @@ use super::{
 };
 use crate::error::EngineError;
 
+/// Layers, at most: real models have a few hundred, and the list of all tensors is made before any
+/// is looked for, so that a damaged number would fill the memory.
+const LAYERS_MAX: usize = 4096;
+/// Tokens of context, at most: candle makes a table of rotations of that length.
+const CONTEXT_MAX: usize = 1 << 22;
+
 /// Which of candle's models runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
@@ -140,8 +146,23 @@ impl Config {
         })
     }
 
+    /// Refuses numbers that no model has, under the names that the file gives them.
+    pub(super) fn check_sizes(&self, layers: &str, context: &str) -> Result<(), String> {
+        for (name, value, max) in [
+            (layers, self.layers, LAYERS_MAX),
+            (context, self.context, CONTEXT_MAX),
+        ] {
+            if value > max {
+                return Err(format!("{name} is {value}, more than {max}"));
+            }
+        }
+        Ok(())
+    }
+
     /// What would divide by zero or reshape wrongly inside the library.
     fn check_shape(&self, fields: &Fields<'_>) -> Result<(), EngineError> {
+        self.check_sizes("num_hidden_layers", "max_position_embeddings")
+            .map_err(|message| fields.broken(message))?;
         if self.heads > self.hidden
             || (self.family != Family::Qwen3 && !self.hidden.is_multiple_of(self.heads))
         {

@@ -64,6 +64,9 @@ impl Metadata<'_> {
             tied: !content.tensor_infos.contains_key("output.weight"),
             attention_bias: false,
         };
+        config
+            .check_sizes("llama.block_count", "llama.context_length")
+            .map_err(|message| self.broken(message))?;
         if !hidden.is_multiple_of(heads)
             || !heads.is_multiple_of(config.kv_heads)
             || !config.head_dim.is_multiple_of(2)

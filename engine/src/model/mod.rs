@@ -87,13 +87,14 @@ pub(crate) fn open_directory(
 ) -> Result<(Config, String, Text), EngineError> {
     let path = dir.join("config.json");
     let failed = |error: String| EngineError::model(model, format!("config.json: {error}"));
-    let size = path
-        .metadata()
-        .map_err(|error| failed(error.to_string()))?
-        .len();
-    if size > CONFIG_BYTES_MAX {
+    let metadata = path.metadata().map_err(|error| failed(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(failed("not a file".to_owned()));
+    }
+    if metadata.len() > CONFIG_BYTES_MAX {
         return Err(failed(format!(
-            "{size} bytes are more than a config can have"
+            "{} bytes are more than a config can have",
+            metadata.len()
         )));
     }
     let bytes = std::fs::read(&path).map_err(|error| failed(error.to_string()))?;
@@ -162,7 +163,7 @@ fn load_gguf(
 ) -> Result<Loaded, EngineError> {
     let model = &request.name;
     let gguf = Gguf::open(path, model)?;
-    let text = Text::from_gguf(gguf.metadata())?;
+    let text = Text::from_gguf(model, gguf.metadata())?;
     check_vocabulary(gguf.config(), &text, model)?;
     let mut hashes = FileHashes::open();
     let sha256 = identity::of_parts([("gguf", hashes.of_file(path, model)?)]);

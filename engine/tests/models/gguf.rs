@@ -217,7 +217,11 @@ fn smollm2_knows_the_capital_of_france() {
 #[test]
 fn what_cannot_be_run_right_is_refused_by_name() {
     type Edit = fn(&mut Made);
-    let cases: [(Edit, &str); 14] = [
+    let cases: [(Edit, &str); 15] = [
+        (
+            |made| set(made, "llama.block_count", Value::U32(10_000_000)),
+            "llama.block_count is 10000000, more than 4096",
+        ),
         (
             |made| {
                 set(

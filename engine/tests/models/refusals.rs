@@ -249,7 +249,7 @@ fn qwen_windows_count_only_where_they_are_in_effect() {
 
 #[test]
 fn a_missing_or_ill_typed_field_is_named_with_its_file() {
-    let cases: [(&str, &str, Option<Value>, &str); 14] = [
+    let cases: [(&str, &str, Option<Value>, &str); 16] = [
         (
             "tiny-llama",
             "hidden_size",
@@ -303,6 +303,18 @@ fn a_missing_or_ill_typed_field_is_named_with_its_file() {
             "vocab_size",
             Some(json!(1e30)),
             "field vocab_size is 1e+30, not a whole number",
+        ),
+        (
+            "tiny-llama",
+            "num_hidden_layers",
+            Some(json!(16_000_000)),
+            "num_hidden_layers is 16000000, more than 4096",
+        ),
+        (
+            "tiny-llama",
+            "max_position_embeddings",
+            Some(json!(16_000_000)),
+            "max_position_embeddings is 16000000, more than 4194304",
         ),
         (
             "tiny-llama",

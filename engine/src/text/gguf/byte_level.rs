@@ -17,7 +17,7 @@ use tokenizers::{
     tokenizer::SplitDelimiterBehavior,
 };
 
-use super::{Built, Tokens, keys::Keys, unsupported};
+use super::{Built, Tokens, keys::Keys};
 use crate::error::EngineError;
 
 /// Llama 3's split: up to three digits together.
@@ -34,7 +34,7 @@ pub(super) fn build(keys: &Keys<'_>, tokens: &Tokens) -> Result<Built, EngineErr
         "llama-bpe" => sequence(regex(LLAMA3_SPLIT)?, ByteLevel::new(false, true, false)),
         "qwen2" => sequence(regex(QWEN2_SPLIT)?, ByteLevel::new(false, true, false)),
         other => {
-            return Err(unsupported(
+            return Err(keys.unsupported(
                 "tokenizer.ggml.pre",
                 other,
                 "smollm, llama-bpe and qwen2",

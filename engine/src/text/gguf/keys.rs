@@ -10,25 +10,30 @@ use crate::error::EngineError;
 
 /// The metadata of a file.
 pub(super) struct Keys<'a> {
+    model: &'a str,
     values: &'a HashMap<String, Value>,
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn new(values: &'a HashMap<String, Value>) -> Self {
-        Self { values }
+    /// `model` is the name that errors carry.
+    pub(super) fn new(model: &'a str, values: &'a HashMap<String, Value>) -> Self {
+        Self { model, values }
     }
 
     /// An error about the file's tokenizer.
     pub(super) fn damaged(&self, what: &str) -> EngineError {
-        let name = self
-            .values
-            .get("general.name")
-            .and_then(text)
-            .unwrap_or("in a GGUF file");
         EngineError::model(
-            name,
+            self.model,
             format!("the tokenizer inside the file is damaged: {what}"),
         )
+    }
+
+    /// An error about a kind of tokenizer that we would split differently.
+    pub(super) fn unsupported(&self, key: &str, value: &str, known: &str) -> EngineError {
+        EngineError::Unsupported {
+            what: format!("model {}: {key} = {value:?}", self.model),
+            why: format!("known are {known}"),
+        }
     }
 
     fn get<T>(

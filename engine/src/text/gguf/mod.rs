@@ -44,20 +44,21 @@ impl Tokens {
 }
 
 impl Text {
-    /// Builds the tokenizer, template and stop ids from a GGUF file's metadata.
+    /// Builds the tokenizer, template and stop ids from the metadata of a GGUF file; `model` is a
+    /// name for errors.
     ///
     /// Stop ids are those of EOS, EOT and EOM.
     ///
     /// # Errors
     /// [`EngineError::Model`] naming the key that is missing or damaged,
     /// [`EngineError::Unsupported`] naming a kind of tokenizer that is not known.
-    pub fn from_gguf(metadata: &HashMap<String, Value>) -> Result<Self, EngineError> {
-        let keys = Keys::new(metadata);
+    pub fn from_gguf(model: &str, metadata: &HashMap<String, Value>) -> Result<Self, EngineError> {
+        let keys = Keys::new(model, metadata);
         let tokens = keys.tokens()?;
         let built = match keys.required_string("tokenizer.ggml.model")? {
             "gpt2" => byte_level::build(&keys, &tokens)?,
             "llama" => sentencepiece::build(&keys, &tokens)?,
-            other => return Err(unsupported("tokenizer.ggml.model", other, "gpt2 and llama")),
+            other => return Err(keys.unsupported("tokenizer.ggml.model", other, "gpt2 and llama")),
         };
         let Built {
             mut tokenizer,
@@ -133,12 +134,5 @@ impl Tokens {
             .zip(&self.types)
             .zip(0u32..)
             .map(|((name, kind), id)| (name.as_str(), *kind, id))
-    }
-}
-
-fn unsupported(key: &str, value: &str, known: &str) -> EngineError {
-    EngineError::Unsupported {
-        what: format!("a GGUF file with {key} {value:?}"),
-        why: format!("known are {known}"),
     }
 }

@@ -104,13 +104,13 @@ fn encode(text: &Text, raw: &str) -> Vec<u32> {
 }
 
 fn error(metadata: &Metadata) -> String {
-    Text::from_gguf(metadata).unwrap_err().to_string()
+    Text::from_gguf("m.gguf", metadata).unwrap_err().to_string()
 }
 
 #[test]
 fn byte_level_ids_are_the_reference_ones() {
     for pre in ["smollm", "qwen2", "llama-bpe"] {
-        let text = Text::from_gguf(&byte_level(pre)).unwrap();
+        let text = Text::from_gguf("m.gguf", &byte_level(pre)).unwrap();
         for case in byte_level_data().cases {
             let raw = case["text"].as_str().unwrap();
             let expected: Vec<u32> = serde_json::from_value(case[pre].clone()).unwrap();
@@ -123,7 +123,7 @@ fn byte_level_ids_are_the_reference_ones() {
 #[test]
 fn digits_are_split_as_each_kind_wants() {
     let split = |pre: &str| -> Vec<String> {
-        let text = Text::from_gguf(&byte_level(pre)).unwrap();
+        let text = Text::from_gguf("m.gguf", &byte_level(pre)).unwrap();
         encode(&text, "in 1234")
             .iter()
             .map(|&id| text.decode(&[id]))
@@ -136,7 +136,7 @@ fn digits_are_split_as_each_kind_wants() {
 
 #[test]
 fn sentencepiece_ids_are_the_reference_ones() {
-    let text = Text::from_gguf(&sentencepiece()).unwrap();
+    let text = Text::from_gguf("m.gguf", &sentencepiece()).unwrap();
     for case in sentencepiece_data().cases {
         assert_eq!(encode(&text, &case.text), case.ids, "{:?}", case.text);
         assert_eq!(text.decode(&case.ids), case.text.replace('▁', " "));
@@ -146,7 +146,7 @@ fn sentencepiece_ids_are_the_reference_ones() {
 
 #[test]
 fn special_tokens_are_added_as_the_file_says() {
-    let sentence = |metadata: &Metadata| encode(&Text::from_gguf(metadata).unwrap(), "a");
+    let sentence = |metadata: &Metadata| encode(&Text::from_gguf("m.gguf", metadata).unwrap(), "a");
     let plain = sentence(&sentencepiece());
     let bos = without(sentencepiece(), "tokenizer.ggml.add_bos_token");
     assert_eq!(
@@ -173,8 +173,8 @@ fn no_blank_is_put_before_a_text_where_the_file_forbids_it() {
         "tokenizer.ggml.add_space_prefix",
         Value::Bool(false),
     );
-    let text = Text::from_gguf(&metadata).unwrap();
-    let with_blank = Text::from_gguf(&sentencepiece()).unwrap();
+    let text = Text::from_gguf("m.gguf", &metadata).unwrap();
+    let with_blank = Text::from_gguf("m.gguf", &sentencepiece()).unwrap();
     assert_eq!(encode(&text, " capital"), encode(&with_blank, "capital"));
     assert_eq!(
         text.decode(&encode(&text, " capital")),
@@ -192,7 +192,7 @@ fn a_chat_goes_through_the_template_and_adds_no_bos() {
         Value::String(template.to_owned()),
     );
     let metadata = with(metadata, "tokenizer.ggml.add_bos_token", Value::Bool(true));
-    let text = Text::from_gguf(&metadata).unwrap();
+    let text = Text::from_gguf("m.gguf", &metadata).unwrap();
     let message = ChatMessage {
         role: "user".to_owned(),
         content: "hi".into(),
@@ -209,7 +209,7 @@ fn a_chat_goes_through_the_template_and_adds_no_bos() {
 #[test]
 fn unused_tokens_are_no_text() {
     let mut metadata = byte_level("smollm");
-    let before = Text::from_gguf(&metadata).unwrap().vocab_size();
+    let before = Text::from_gguf("m.gguf", &metadata).unwrap().vocab_size();
     for (key, value) in [
         ("tokens", Value::String("[PAD]".to_owned())),
         ("token_type", Value::I32(5)),
@@ -219,7 +219,7 @@ fn unused_tokens_are_no_text() {
         };
         items.push(value);
     }
-    let text = Text::from_gguf(&metadata).unwrap();
+    let text = Text::from_gguf("m.gguf", &metadata).unwrap();
     assert_eq!(text.vocab_size(), before);
     assert_eq!(text.decode(&[u32::try_from(before).unwrap()]), "");
 }
@@ -233,17 +233,17 @@ fn other_kinds_are_refused_by_name() {
     );
     assert_eq!(
         error(&other),
-        "cannot run a GGUF file with tokenizer.ggml.model \"t5\": known are gpt2 and llama"
+        "cannot run model m.gguf: tokenizer.ggml.model = \"t5\": known are gpt2 and llama"
     );
     assert_eq!(
         error(&byte_level("deepseek-llm")),
-        "cannot run a GGUF file with tokenizer.ggml.pre \"deepseek-llm\": known are smollm, llama-bpe and qwen2"
+        "cannot run model m.gguf: tokenizer.ggml.pre = \"deepseek-llm\": known are smollm, llama-bpe and qwen2"
     );
 }
 
 #[test]
 fn damage_is_told_with_the_key() {
-    let start = "model in a GGUF file: the tokenizer inside the file is damaged: ";
+    let start = "model m.gguf: the tokenizer inside the file is damaged: ";
     for key in ["model", "pre", "tokens", "token_type", "merges"] {
         let key = format!("tokenizer.ggml.{key}");
         assert_eq!(
@@ -289,7 +289,12 @@ fn damage_is_told_with_the_key() {
 
 #[test]
 fn the_hash_follows_the_keys() {
-    let hash = |metadata: &Metadata| Text::from_gguf(metadata).unwrap().sha256().to_owned();
+    let hash = |metadata: &Metadata| {
+        Text::from_gguf("m.gguf", metadata)
+            .unwrap()
+            .sha256()
+            .to_owned()
+    };
     assert_eq!(hash(&byte_level("smollm")), hash(&byte_level("smollm")));
     assert_ne!(hash(&byte_level("smollm")), hash(&byte_level("qwen2")));
 }
@@ -307,10 +312,12 @@ fn streamed(text: &Text, ids: &[u32]) -> String {
     out
 }
 
-static SMOLLM: LazyLock<Text> = LazyLock::new(|| Text::from_gguf(&byte_level("smollm")).unwrap());
+static SMOLLM: LazyLock<Text> =
+    LazyLock::new(|| Text::from_gguf("m.gguf", &byte_level("smollm")).unwrap());
 static LLAMA3: LazyLock<Text> =
-    LazyLock::new(|| Text::from_gguf(&byte_level("llama-bpe")).unwrap());
-static SENTENCEPIECE: LazyLock<Text> = LazyLock::new(|| Text::from_gguf(&sentencepiece()).unwrap());
+    LazyLock::new(|| Text::from_gguf("m.gguf", &byte_level("llama-bpe")).unwrap());
+static SENTENCEPIECE: LazyLock<Text> =
+    LazyLock::new(|| Text::from_gguf("m.gguf", &sentencepiece()).unwrap());
 
 proptest! {
     #[test]
