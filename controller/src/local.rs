@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
+use crate::exit::usage;
 use crate::fleet::{AgentAddress, LOCAL};
 
 pub use agent::process::Program;
@@ -44,15 +45,25 @@ impl Local {
     /// Takes the state folder and serves.
     ///
     /// # Errors
-    /// The folder is held by another process (exit 3, its pid named) or cannot be used.
-    pub async fn start(program: &Program, state_dir: &Path) -> anyhow::Result<Self> {
+    /// The folder is held by another process (exit 3, its pid named) or cannot be used; what is
+    /// wrong in `engines`, the file that names other builds.
+    pub async fn start(
+        program: &Program,
+        state_dir: &Path,
+        engines: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let token = token();
         let config = AgentConfig {
             state_dir: state_dir.to_path_buf(),
             token: Some(token.clone()),
             // The same user as we are: what he can read, he may run.
             model_roots: ModelRoots::Any,
-            engines: Vec::new(),
+            engines: match engines {
+                Some(file) => {
+                    agent::config::engines::read(file).map_err(|error| usage(error.to_string()))?
+                }
+                None => Vec::new(),
+            },
             program: program.clone(),
             tls: None,
         };

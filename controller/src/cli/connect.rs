@@ -1,5 +1,7 @@
 //! From `--agent` to agents that answered: the named ones, or the built-in one.
 
+use std::path::{Path, PathBuf};
+
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
@@ -112,7 +114,12 @@ async fn start_local(context: &Context) -> anyhow::Result<Local> {
     let state_dir = context
         .config
         .required("local_state_dir", None, values::text)?;
-    Local::start(&context.program, std::path::Path::new(&state_dir)).await
+    let engines = context.config.optional("engines", None, values::text)?;
+    let engines = engines.map(PathBuf::from).or_else(|| {
+        let usual = context.config.file.with_file_name("engines.toml");
+        usual.exists().then_some(usual)
+    });
+    Local::start(&context.program, Path::new(&state_dir), engines.as_deref()).await
 }
 
 async fn hello(client: AgentClient) -> Result<Host, FleetError> {
