@@ -1,11 +1,7 @@
 //! Another build of our binary, named in `engines.toml`, is benched in both modes by the built-in
 //! agent and reports which executable it is.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use sha2::{Digest, Sha256};
 
 #[test]
