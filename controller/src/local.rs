@@ -103,12 +103,16 @@ impl Local {
 
 /// Another process owns the state folder, and so the built-in agent.
 #[derive(Debug, thiserror::Error)]
-#[error("the built-in agent is in use: {0}")]
-struct Held(OpenError);
+#[error(
+    "the built-in agent works for the command with pid {pid}; `controller run` waits for it under --wait TIME"
+)]
+struct Held {
+    pid: u32,
+}
 
 fn refusal(error: OpenError) -> anyhow::Error {
     match error {
-        OpenError::StateHeld { .. } => Held(error).into(),
+        OpenError::StateHeld { pid, .. } => Held { pid }.into(),
         error => error.into(),
     }
 }
