@@ -56,7 +56,7 @@ class Bench:
     def runs(self, label, *words):
         """One session; gives its runs in order, each with its measured samples."""
         self.controller("run", "--model", self.options.model, "--label", label, *words)
-        runs = json.loads(self.controller("runs", "export", "--label", label, "--format", "json"))["runs"]
+        runs = json.loads(self.controller("runs", "export", f"label:{label}"))["runs"]
         runs.sort(key=lambda entry: entry["run"]["position"])
         for entry in runs:
             entry["samples"] = [s for s in entry["samples"] if not s["warmup"] and not s.get("error")]
@@ -101,12 +101,11 @@ class Bench:
 
         def chapter(number):
             # Two requests in one process would need a server: the worker's first pass is its warm-up.
-            out = self.controller(
+            self.controller(
                 "run", "--chapter", str(number), "--mode", "offline", "--model", directory, "--warmup", "1",
                 "--n-runs", "3", "--max-tokens", str(count), "--ignore-eos", "--endpoint", "completions",
-                "--prompt", prompt, "--label", f"bare{number}", "--format", "json")
-            del out
-            runs = json.loads(self.controller("runs", "export", "--label", f"bare{number}", "--format", "json"))["runs"]
+                "--prompt", prompt, "--label", f"bare{number}")
+            runs = json.loads(self.controller("runs", "export", f"label:bare{number}"))["runs"]
             newest = max(runs, key=lambda entry: entry["run"]["run_id"])
             return statistics.median(s["wall_ms"] for s in newest["samples"] if not s["warmup"])
 
@@ -134,7 +133,7 @@ class Bench:
             self.controller("run", "--chapter", "fake", "--mode", "online", "--n-runs", "1", "--warmup", "0",
                             "--label", "overhead")
             whole = (time.monotonic() - started) * 1000
-            runs = json.loads(self.controller("runs", "export", "--label", "overhead", "--format", "json"))["runs"]
+            runs = json.loads(self.controller("runs", "export", "label:overhead"))["runs"]
             newest = max(runs, key=lambda entry: entry["run"]["run_id"])
             life = newest["run"]["status"]["lifecycle"]
             requests = sum(sample["wall_ms"] for sample in newest["samples"])

@@ -1,7 +1,7 @@
 //! The command line of `agent`: reads settings, opens the agent, serves until a signal.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use clap::Parser;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::api::server::tls_config;
 use crate::config::settings::{Flags, Settings, UserDirs, resolve};
 use crate::process::Program;
 use crate::{Agent, AgentConfig, OpenError};
@@ -75,9 +76,7 @@ pub fn run(
     let args = match Args::try_parse_from(name.into_iter().chain(args)) {
         Ok(args) => args,
         Err(error) => {
-            // Help goes to stdout and is no error; clap knows which is which.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+            return engine::cli::refuse(&error);
         }
     };
     start_log();
@@ -146,6 +145,7 @@ async fn open_and_serve(settings: Settings, program: Program) -> Ending {
         "http"
     };
     let listen = settings.listen;
+    let tls = settings.tls.clone();
     let config = AgentConfig {
         state_dir: settings.state_dir,
         token: settings.token,
@@ -162,6 +162,10 @@ async fn open_and_serve(settings: Settings, program: Program) -> Ending {
         };
         (code, error.into())
     })?;
+    if let Some(files) = &tls {
+        // Looked at before the address is told: who reads it may call at once.
+        tls_config(files).await.map_err(|error| (USAGE, error))?;
+    }
     let (listener, addr) = bind(listen).map_err(failed)?;
     let _ = writeln!(
         std::io::stderr(),
@@ -186,7 +190,12 @@ fn listen_for(kind: SignalKind) -> anyhow::Result<Signal> {
 }
 
 fn bind(listen: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(listen).with_context(|| format!("--listen {listen}"))?;
+    let listener = TcpListener::bind(listen).map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => anyhow::anyhow!(
+            "--listen {listen}: a program listens there already; stop it, or name another port (0 takes a free one)"
+        ),
+        _ => anyhow::anyhow!("--listen {listen}: {error}"),
+    })?;
     let addr = listener.local_addr()?;
     Ok((listener, addr))
 }

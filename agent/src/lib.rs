@@ -102,9 +102,9 @@ pub fn chapters() -> Vec<ChapterFacts> {
 }
 
 fn recover(state: &StateDir, spool: &Spool) -> Result<(), OpenError> {
-    let io = |source| OpenError::Io {
+    let io = |error| OpenError::Io {
         path: state.runs_dir(),
-        source,
+        error,
     };
     let current = state.current()?;
     if let Some(identities) = current

@@ -32,12 +32,12 @@ pub enum OpenError {
         pid: u32,
     },
     /// It cannot be read or written.
-    #[error("state folder {}: {source}", path.display())]
+    #[error("state folder {}: {error}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// A file in it is not ours or is damaged.
     #[error("{}: {message}", path.display())]
@@ -73,7 +73,7 @@ impl StateDir {
     pub fn open(root: &Path) -> Result<Self, OpenError> {
         let io = |path: &Path| {
             let path = path.to_path_buf();
-            move |source| OpenError::Io { path, source }
+            move |error| OpenError::Io { path, error }
         };
         let runs = root.join("runs");
         fs::DirBuilder::new()
@@ -138,7 +138,7 @@ impl StateDir {
                     })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(OpenError::Io { path, source }),
+            Err(error) => Err(OpenError::Io { path, error }),
         }
     }
 
@@ -182,9 +182,9 @@ impl StateDir {
 
 fn take_lock(root: &Path) -> Result<File, OpenError> {
     let path = root.join("lock");
-    let io = |source| OpenError::Io {
+    let io = |error| OpenError::Io {
         path: path.clone(),
-        source,
+        error,
     };
     let mut file = File::options()
         .read(true)

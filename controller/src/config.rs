@@ -27,6 +27,8 @@ type Key = (&'static str, fn() -> String);
 const KEYS: &[Key] = &[
     ("db", || in_user_dir(BaseDirs::data_dir, "bench.db")),
     ("local_state_dir", || in_user_dir(state_dir, "local")),
+    // Of the built-in agent; not set: engines.toml beside config.toml, if it is there.
+    ("engines", String::new),
     ("agent", String::new),
     ("mode", || "online".to_owned()),
     ("model", || defaults::MODEL.to_owned()),

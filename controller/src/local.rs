@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
+use crate::exit::usage;
 use crate::fleet::{AgentAddress, LOCAL};
 
 pub use agent::process::Program;
@@ -44,15 +45,25 @@ impl Local {
     /// Takes the state folder and serves.
     ///
     /// # Errors
-    /// The folder is held by another process (exit 3, its pid named) or cannot be used.
-    pub async fn start(program: &Program, state_dir: &Path) -> anyhow::Result<Self> {
+    /// The folder is held by another process (exit 3, its pid named) or cannot be used; what is
+    /// wrong in `engines`, the file that names other builds.
+    pub async fn start(
+        program: &Program,
+        state_dir: &Path,
+        engines: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         let token = token();
         let config = AgentConfig {
             state_dir: state_dir.to_path_buf(),
             token: Some(token.clone()),
             // The same user as we are: what he can read, he may run.
             model_roots: ModelRoots::Any,
-            engines: Vec::new(),
+            engines: match engines {
+                Some(file) => {
+                    agent::config::engines::read(file).map_err(|error| usage(error.to_string()))?
+                }
+                None => Vec::new(),
+            },
             program: program.clone(),
             tls: None,
         };
@@ -92,12 +103,16 @@ impl Local {
 
 /// Another process owns the state folder, and so the built-in agent.
 #[derive(Debug, thiserror::Error)]
-#[error("the built-in agent is in use: {0}")]
-struct Held(OpenError);
+#[error(
+    "the built-in agent works for the command with pid {pid}; `controller run` waits for it under --wait TIME"
+)]
+struct Held {
+    pid: u32,
+}
 
 fn refusal(error: OpenError) -> anyhow::Error {
     match error {
-        OpenError::StateHeld { .. } => Held(error).into(),
+        OpenError::StateHeld { pid, .. } => Held { pid }.into(),
         error => error.into(),
     }
 }

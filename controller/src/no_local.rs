@@ -42,7 +42,11 @@ impl Local {
     ///
     /// # Errors
     /// Always.
-    pub async fn start(_program: &Program, _state_dir: &Path) -> anyhow::Result<Self> {
+    pub async fn start(
+        _program: &Program,
+        _state_dir: &Path,
+        _engines: Option<&Path>,
+    ) -> anyhow::Result<Self> {
         Err(usage(
             "this controller was built without the built-in agent; name one with --agent \
              (`controller agents add NAME URL`)",

@@ -307,6 +307,16 @@ async fn the_end_of_a_run_is_stored_once() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_taken_away_is_not_written_to_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bench.db");
+    let (store, run) = with_run(&path, "01RUN").await;
+    std::fs::remove_file(&path).unwrap();
+    let lost = store.finish_run(&ended(run), &samples(), &events()).await;
+    assert!(matches!(lost, Err(StoreError::Removed(_))), "{lost:?}");
+}
+
+#[tokio::test]
 async fn nothing_is_half_stored() {
     let folder = tempfile::tempdir().unwrap();
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;

@@ -52,7 +52,11 @@ pub async fn serve(
     served.context("serve the agent's API")
 }
 
-async fn tls_config(files: &TlsFiles) -> anyhow::Result<RustlsConfig> {
+/// Reads the certificate and its key.
+///
+/// # Errors
+/// Both files are named.
+pub(crate) async fn tls_config(files: &TlsFiles) -> anyhow::Result<RustlsConfig> {
     // An error says that the program has chosen a provider already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     RustlsConfig::from_pem_file(&files.cert, &files.key)

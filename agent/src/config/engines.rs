@@ -43,9 +43,9 @@ struct Chapterbench {
 
 /// Reads `path`; every executable it names must be there.
 pub fn read(path: &Path) -> Result<Vec<EngineEntry>, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read {
         path: path.to_path_buf(),
-        source,
+        error,
     })?;
     let fail = |message| ConfigError::File {
         path: path.to_path_buf(),

@@ -203,9 +203,9 @@ fn read_file(named: Option<PathBuf>, dirs: &UserDirs) -> Result<(File, PathBuf),
     let Some(path) = named.or_else(usual) else {
         return Ok((File::default(), PathBuf::new()));
     };
-    let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read {
+    let text = std::fs::read_to_string(&path).map_err(|error| ConfigError::Read {
         path: path.clone(),
-        source,
+        error,
     })?;
     let file = toml::from_str(&text).map_err(|error| ConfigError::File {
         path: path.clone(),
@@ -254,9 +254,9 @@ fn token(
                 ));
             }
             let text = std::fs::read_to_string(&path);
-            let text = text.map_err(|source| ConfigError::Read {
+            let text = text.map_err(|error| ConfigError::Read {
                 path: path.clone(),
-                source,
+                error,
             })?;
             (text, path.display().to_string())
         }

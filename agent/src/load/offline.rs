@@ -73,7 +73,8 @@ pub enum OfflineEvent {
 /// `out`. `report` is the read end of a pipe.
 ///
 /// Unlike online, a cancel leaves no `aborted` sample: the worker reports between requests, so
-/// nothing is known of the one under way.
+/// nothing is known of the one under way. One that outlives its time is a failed request, since
+/// that much is known; the worker cannot be asked for another, so that it ends the run.
 pub async fn read_offline(
     report: OwnedFd,
     watch: &OfflineWatch,
@@ -100,6 +101,7 @@ pub async fn read_offline(
         on_event,
         tally,
         loaded_ns: None,
+        asked_ns: 0,
         begun: None,
     };
     let outcome = tokio::select! {
@@ -119,6 +121,8 @@ struct Reader<'a, F> {
     tally: Tally,
     /// When the worker's clock started, on ours.
     loaded_ns: Option<u64>,
+    /// When the latest line was read, on ours: the worker has been at its next request since.
+    asked_ns: u64,
     begun: Option<Phase>,
 }
 
@@ -132,11 +136,13 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
                         stage: self.stage(),
                     };
                 }
-                Err(message) => return self.failed(message),
+                Err(Unread::Late(wait)) => return self.late(wait).await,
+                Err(Unread::Bad(message)) => return self.failed(message),
             };
+            self.asked_ns = self.clock.now_ns();
             let outcome = match line {
                 WorkerLine::Loaded { build, model } => {
-                    self.loaded_ns = Some(self.clock.now_ns());
+                    self.loaded_ns = Some(self.asked_ns);
                     let model = Box::new(model);
                     (self.on_event)(OfflineEvent::Loaded { build, model });
                     self.begin_phase();
@@ -214,30 +220,63 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
     }
 
     /// The next line; none at the end of the report.
-    async fn line(&mut self) -> Result<Option<WorkerLine>, String> {
-        let (wait, what) = match self.loaded_ns {
-            None => (self.watch.ready_timeout, "the model was not loaded"),
-            Some(_) => (self.watch.request_timeout, "a request was not done"),
+    async fn line(&mut self) -> Result<Option<WorkerLine>, Unread> {
+        let wait = match self.loaded_ns {
+            None => self.watch.ready_timeout,
+            Some(_) => self.watch.request_timeout,
         };
         let mut bytes = Vec::new();
         let mut bounded = (&mut self.report).take(LINE_BYTES_MAX);
         let read = bounded.read_until(b'\n', &mut bytes);
         tokio::time::timeout(wait, read)
             .await
-            .map_err(|_| format!("{what} within {wait:?}"))?
-            .map_err(|e| format!("the worker's report: {e}"))?;
+            .map_err(|_| Unread::Late(wait))?
+            .map_err(|e| Unread::Bad(format!("the worker's report: {e}")))?;
         // A line cut off by the worker's death is no line.
         if bytes.pop() != Some(b'\n') {
             if bytes.len() as u64 + 1 >= LINE_BYTES_MAX {
-                return Err(format!(
+                return Err(Unread::Bad(format!(
                     "a worker's line has more than {LINE_BYTES_MAX} bytes"
-                ));
+                )));
             }
             return Ok(None);
         }
         let line = serde_json::from_slice(&bytes);
-        line.map(Some)
-            .map_err(|e| format!("the worker's line cannot be read ({e}); is it another build?"))
+        line.map(Some).map_err(|e| {
+            Unread::Bad(format!(
+                "the worker's line cannot be read ({e}); is it another build?"
+            ))
+        })
+    }
+
+    /// The outcome of a wait that ended: the request under way has failed.
+    async fn late(&mut self, wait: Duration) -> DriveOutcome {
+        let (Some(_), Some((phase, index))) = (self.loaded_ns, self.tally.next()) else {
+            let what = match self.loaded_ns {
+                None => "the model was not loaded",
+                Some(_) => "the worker did not end",
+            };
+            return self.failed(format!("{what} within {wait:?}"));
+        };
+        let message = format!("not done within {wait:?}");
+        let sample = Sample {
+            index,
+            warmup: phase == Phase::Warmup,
+            requested_tokens: self.watch.requested_tokens,
+            due_ns: self.asked_ns,
+            start_ns: self.asked_ns,
+            sent_ns: Some(self.asked_ns),
+            error: Some(failure(ErrorClass::TotalTimeout, message.clone())),
+            ..Sample::default()
+        };
+        let outcome = self.tally.add(phase, &sample);
+        if self.out.send(sample).await.is_err() {
+            return spool_gone(phase.stage());
+        }
+        outcome.unwrap_or(DriveOutcome::Failed {
+            stage: phase.stage(),
+            message: format!("request {} was {message}; the worker is stuck", index + 1),
+        })
     }
 
     fn stage(&self) -> Stage {
@@ -254,6 +293,14 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
             message,
         }
     }
+}
+
+/// Why there is no next line.
+enum Unread {
+    /// It did not come in time.
+    Late(Duration),
+    /// It is not what a worker says.
+    Bad(String),
 }
 
 /// What one `generate` gave.

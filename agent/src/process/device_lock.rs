@@ -39,12 +39,12 @@ pub enum LockError {
         holder: String,
     },
     /// The lock file can't be opened.
-    #[error("lock file {}: {source}; {FOLDER_VARIABLE} names another folder", path.display())]
+    #[error("lock file {}: {error}; {FOLDER_VARIABLE} names another folder", path.display())]
     File {
         /// Which.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -64,9 +64,9 @@ pub async fn acquire_in(
     let begun = Instant::now();
     let device = key(device);
     let path = folder.join(format!("chapterbench-{device}.lock"));
-    let failed = |source| LockError::File {
+    let failed = |error| LockError::File {
         path: path.clone(),
-        source,
+        error,
     };
     make_folder(folder).map_err(failed)?;
     loop {
@@ -85,7 +85,7 @@ pub async fn acquire_in(
                 });
             }
             Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         drop(file);
         tokio::time::sleep(RETRY_EVERY).await;

@@ -38,12 +38,12 @@ struct Inner {
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It isn't there, or can't be read.
-    #[error("program {}: {source}", path.display())]
+    #[error("program {}: {error}", path.display())]
     Open {
         /// As given.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// A directory, a device, or a file without the execute permission.
     #[error("program {}: not an executable file", path.display())]
@@ -66,9 +66,9 @@ impl Program {
 
     /// Opens the executable at `path` and keeps it open.
     pub fn open(path: &Path) -> Result<Program, ProgramError> {
-        let failed = |source| ProgramError::Open {
+        let failed = |error| ProgramError::Open {
             path: path.to_owned(),
-            source,
+            error,
         };
         let real = path.canonicalize().map_err(failed)?;
         let file = File::open(&real).map_err(failed)?;

@@ -72,20 +72,20 @@ pub enum SpawnError {
     #[error("descriptors for the child: {0}")]
     Descriptors(String),
     /// The log file can't be made.
-    #[error("log file {}: {source}", path.display())]
+    #[error("log file {}: {error}", path.display())]
     LogFile {
         /// Where.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The keeper can't be started or spoken to.
-    #[error("start the keeper {}: {source}", path.display())]
+    #[error("start the keeper {}: {error}", path.display())]
     Keeper {
         /// Its executable.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The system refused to run the program.
     #[error("start {}: {message}", path.display())]
@@ -123,17 +123,17 @@ pub async fn spawn(keeper: &Program, spec: ChildSpec) -> Result<Child, SpawnErro
         path: program.clone(),
         message,
     };
-    let failed = |source| SpawnError::Keeper {
+    let failed = |error| SpawnError::Keeper {
         path: keeper.path().to_owned(),
-        source,
+        error,
     };
 
     let (output, input) = std::io::pipe().map_err(failed)?;
     let output = pipe::Receiver::from_owned_fd(output.into()).map_err(failed)?;
     let (log, log_reader) =
-        LogRing::start(output, &spec.log_file).map_err(|source| SpawnError::LogFile {
+        LogRing::start(output, &spec.log_file).map_err(|error| SpawnError::LogFile {
             path: spec.log_file.clone(),
-            source,
+            error,
         })?;
     let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
     let process = start_keeper(keeper, theirs, input).map_err(failed)?;

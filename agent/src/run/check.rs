@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn each_refusal_names_its_field() {
-        let cases: [(&str, fn(&mut RunSpec)); 15] = [
+        type Spoil = fn(&mut RunSpec);
+        let cases: [(&str, Spoil); 15] = [
             ("workload.n_runs", |s| s.workload.n_runs = 0),
             ("workload.warmup", |s| s.workload.warmup = u32::MAX),
             ("workload.model", |s| s.workload.model.clear()),

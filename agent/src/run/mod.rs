@@ -88,7 +88,7 @@ pub enum StartError {
     #[error("run {0} is known with another spec")]
     Conflict(RunId),
     /// Another run, or another process on this device.
-    #[error("busy: {holder}")]
+    #[error("busy with {holder}")]
     Busy {
         /// Who.
         holder: String,
@@ -289,11 +289,8 @@ impl Bench {
 
     /// What another process reads that finds the device taken.
     fn holder(&self, id: &RunId) -> String {
-        format!(
-            "run {id} of agent {} (pid {})",
-            self.state.agent_id(),
-            std::process::id()
-        )
+        // The lock file holds the pid itself.
+        format!("run {id} of agent {}", self.state.agent_id())
     }
 }
 

@@ -127,7 +127,7 @@ async fn an_interrupted_run_is_failed_in_the_stage_it_had_reached_and_keeps_whol
     fs::write(folder.samples_file(), bytes).unwrap();
 
     let failed = spool.recover(Some((id.as_str(), Stage::Load)), 7).unwrap();
-    assert_eq!(failed, [id.clone()]);
+    assert_eq!(failed, std::slice::from_ref(&id));
     let ended = spool.status(&id).unwrap().unwrap();
     let failure = ended.failure.as_ref().unwrap();
     assert_eq!(ended.state, RunState::Failed);
@@ -173,7 +173,7 @@ fn a_run_that_ended_is_left_alone_and_one_never_accepted_goes() {
     fs::create_dir(&spool.folder(&half).path).unwrap();
     assert!(spool.recover(None, 7).unwrap().is_empty());
     assert_eq!(spool.status(&id).unwrap().unwrap(), status);
-    assert_eq!(spool.ids().unwrap(), [id.clone()]);
+    assert_eq!(spool.ids().unwrap(), std::slice::from_ref(&id));
     spool.remove(&id).unwrap();
     spool.remove(&id).unwrap();
     assert_eq!(spool.status(&id).unwrap(), None);

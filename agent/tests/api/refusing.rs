@@ -84,7 +84,8 @@ async fn every_error_has_the_one_shape() {
 async fn a_spec_that_cannot_run_names_its_field() {
     let home = Home::new();
     let agent = home.agent(&[]);
-    let cases: [(&str, &str, fn(&mut RunSpec)); 7] = [
+    type Spoil = fn(&mut RunSpec);
+    let cases: [(&str, &str, Spoil); 7] = [
         ("arm.engine.id", "ch02", |s| {
             s.arm.engine = EngineRef::Chapter {
                 id: "ch07".to_owned(),

@@ -256,10 +256,16 @@ async fn silence_has_a_bound() {
         end.outcome,
         DriveOutcome::Failed {
             stage: Stage::Measure,
-            message: "a request was not done within 200ms".into()
+            message: "request 1 of 2 failed: not done within 200ms".into()
         }
     );
-    assert_eq!(samples.len(), 1);
+    // The late one is a failed request like any other.
+    let classes: Vec<_> = samples
+        .iter()
+        .map(|sample| sample.error.as_ref().map(|error| error.class))
+        .collect();
+    assert_eq!(classes, [None, Some(ErrorClass::TotalTimeout)]);
+    assert_eq!(end.measured.failed, 1);
 }
 
 /// Whether the read end of a pipe is closed.

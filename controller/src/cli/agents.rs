@@ -82,7 +82,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             let store = Store::open(&context.db).await?;
             store.remove_agent(&name).await?;
             store.close().await;
-            out::print(&format!("removed {name}\n"));
+            out::print(&format!("removed {name}\n"))?;
             Ok(Exit::Done)
         }
     }
@@ -109,7 +109,7 @@ async fn add(context: &Context, row: AgentRow) -> anyhow::Result<Exit> {
     let store = Store::open(&context.db).await?;
     store.add_agent(&row, crate::now_unix_ms()).await?;
     store.close().await;
-    out::print(&format!("added {} at {}\n", row.name, row.url));
+    out::print(&format!("added {} at {}\n", row.name, row.url))?;
     Ok(Exit::Done)
 }
 
@@ -137,7 +137,7 @@ async fn list(context: &Context, format: Format) -> anyhow::Result<Exit> {
             error: None,
         })
         .collect();
-    out::print(&render(&agents, format)?);
+    out::print(&render(&agents, format)?)?;
     Ok(Exit::Done)
 }
 
@@ -175,7 +175,7 @@ async fn check(context: &Context, names: &[String], format: Format) -> anyhow::R
             error,
         });
     }
-    out::print(&render(&agents, format)?);
+    out::print(&render(&agents, format)?)?;
     Ok(exit)
 }
 

@@ -1,5 +1,7 @@
 //! `controller cancel RUN`: end a run on its agent and keep what was measured.
 
+use std::time::Duration;
+
 use clap::Args as ClapArgs;
 use contracts::api::ErrorCode;
 
@@ -29,7 +31,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let run = store.run_by_prefix(&args.run).await?;
     if run.status.state.is_final() {
         let state = words::state(run.status.state);
-        out::print(&format!("run {} has ended before: {state}\n", run.run_id));
+        out::print(&format!("run {} has ended before: {state}\n", run.run_id))?;
         return Ok(Exit::Done);
     }
     let names: Vec<String> = if run.agent_name == LOCAL {
@@ -37,7 +39,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     } else {
         vec![run.agent_name.clone()]
     };
-    let agents = connect::open(context, &store, &names).await?;
+    let agents = connect::open(context, &store, &names, Duration::ZERO).await?;
     let ended = match agents.hosts.first() {
         Some(host) => end(&store, host, run).await,
         None => Err(anyhow::anyhow!("internal: no agent was opened")),
@@ -49,7 +51,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         "run {} ended: {}\n",
         run.run_id,
         words::state(run.status.state)
-    ));
+    ))?;
     Ok(Exit::Done)
 }
 

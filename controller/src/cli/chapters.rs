@@ -1,5 +1,7 @@
 //! `controller chapters`: what can be run, here or on an agent.
 
+use std::time::Duration;
+
 use clap::Args as ClapArgs;
 
 use super::{Context, connect};
@@ -30,12 +32,12 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         local::chapters()?
     } else {
         let store = Store::open_read(&context.db).await?;
-        let agents = connect::open(context, &store, &names).await?;
+        let agents = connect::open(context, &store, &names, Duration::ZERO).await?;
         let table = agents.hosts.first().map(|host| host.info.chapters.clone());
         agents.close().await;
         store.close().await;
         table.unwrap_or_default()
     };
-    out::print(&show::chapters::render(&table, format)?);
+    out::print(&show::chapters::render(&table, format)?)?;
     Ok(Exit::Done)
 }

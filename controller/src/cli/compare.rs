@@ -47,7 +47,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     store.close().await;
     let table = local::chapters().unwrap_or_default();
     let comparison = compare(&pairing, &samples, &|id| same_tokens(&table, id));
-    out::print(&show::compare::render(&comparison, format)?);
+    out::print(&show::compare::render(&comparison, format)?)?;
     Ok(if comparison.comparable() {
         Exit::Done
     } else {

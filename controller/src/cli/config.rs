@@ -41,6 +41,6 @@ pub fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             _ => value,
         })
         .collect();
-    out::print(&render(&values, format)?);
+    out::print(&render(&values, format)?)?;
     Ok(Exit::Done)
 }

@@ -1,5 +1,9 @@
 //! From `--agent` to agents that answered: the named ones, or the built-in one.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
@@ -11,6 +15,9 @@ use crate::run::collect::{Reach, leftovers};
 use crate::run::progress::Console;
 use crate::store::{AgentRow, RunFilter, Store, StoreError};
 use crate::values;
+
+/// How often a built-in agent that is in use is tried again, under `--wait`.
+const HELD_PAUSE: Duration = Duration::from_millis(500);
 
 /// Agents of one command, in the order they were named.
 pub struct Agents {
@@ -35,6 +42,11 @@ impl Agents {
 /// # Errors
 /// A setting that cannot be read.
 pub fn names(context: &Context, flag: Vec<String>) -> anyhow::Result<Vec<String>> {
+    if flag.iter().any(|name| name.trim().is_empty()) {
+        return Err(usage(
+            "--agent: a name is empty; `controller agents list` shows all",
+        ));
+    }
     if !flag.is_empty() {
         return Ok(flag);
     }
@@ -50,7 +62,8 @@ pub fn names(context: &Context, flag: Vec<String>) -> anyhow::Result<Vec<String>
         .collect())
 }
 
-/// Connects to each, asks who it is, and collects what an earlier command left there.
+/// Connects to each, asks who it is, and collects what an earlier command left there. A built-in
+/// agent that works for another command is waited for as long as `wait`.
 ///
 /// # Errors
 /// An unknown name; an agent that is unreachable or refuses, before any work.
@@ -60,8 +73,9 @@ pub async fn connect(
     names: &[String],
     interrupt: &CancellationToken,
     console: &Console,
+    wait: Duration,
 ) -> anyhow::Result<Agents> {
-    let agents = open(context, store, names).await?;
+    let agents = open(context, store, names, wait).await?;
     for host in &agents.hosts {
         if let Err(error) = leftovers(store, host, Reach::Ended, interrupt, console).await {
             agents.close().await;
@@ -75,9 +89,14 @@ pub async fn connect(
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn open(context: &Context, store: &Store, names: &[String]) -> anyhow::Result<Agents> {
+pub async fn open(
+    context: &Context,
+    store: &Store,
+    names: &[String],
+    wait: Duration,
+) -> anyhow::Result<Agents> {
     if names.is_empty() || names == [LOCAL] {
-        let local = start_local(context).await?;
+        let local = start_local(context, wait).await?;
         let answered = match AgentClient::new(local.address.clone()) {
             Ok(client) => hello(client).await,
             Err(error) => Err(error),
@@ -92,6 +111,11 @@ pub async fn open(context: &Context, store: &Store, names: &[String]) -> anyhow:
                 Err(error.into())
             }
         };
+    }
+    if names.iter().any(|name| name == LOCAL) {
+        return Err(usage(format!(
+            "--agent: {LOCAL}, the built-in agent, stands alone; start `agent` here and add it to use it with others"
+        )));
     }
     let known = store.agents().await?;
     let mut hosts = Vec::new();
@@ -108,11 +132,26 @@ pub async fn open(context: &Context, store: &Store, names: &[String]) -> anyhow:
     Ok(Agents { hosts, local: None })
 }
 
-async fn start_local(context: &Context) -> anyhow::Result<Local> {
+async fn start_local(context: &Context, wait: Duration) -> anyhow::Result<Local> {
     let state_dir = context
         .config
         .required("local_state_dir", None, values::text)?;
-    Local::start(&context.program, std::path::Path::new(&state_dir)).await
+    let engines = context.config.optional("engines", None, values::text)?;
+    let engines = engines.map(PathBuf::from).or_else(|| {
+        let usual = context.config.file.with_file_name("engines.toml");
+        usual.exists().then_some(usual)
+    });
+    let held_until = Instant::now() + wait;
+    loop {
+        let state_dir = Path::new(&state_dir);
+        let started = Local::start(&context.program, state_dir, engines.as_deref()).await;
+        match started {
+            Err(error) if local::is_held(&error) && Instant::now() < held_until => {
+                tokio::time::sleep(HELD_PAUSE).await;
+            }
+            started => return started,
+        }
+    }
 }
 
 async fn hello(client: AgentClient) -> Result<Host, FleetError> {
@@ -161,7 +200,8 @@ pub async fn open_for_reading(context: &Context) -> Result<Store, StoreError> {
 async fn recover_local(context: &Context) -> anyhow::Result<()> {
     let store = Store::open(&context.db).await?;
     let console = Console::new(false);
-    let agents = connect(context, &store, &[], &CancellationToken::new(), &console).await?;
+    let never = CancellationToken::new();
+    let agents = connect(context, &store, &[], &never, &console, Duration::ZERO).await?;
     agents.close().await;
     store.close().await;
     Ok(())

@@ -24,7 +24,7 @@ pub fn print(plan: &Plan, agents: &[String], format: Format) -> anyhow::Result<E
             "requests": requests(plan),
             "plan": plan,
         }))?,
-        Format::Text | Format::Markdown => out::print(&text(plan, agents)),
+        Format::Text | Format::Markdown => out::print(&text(plan, agents))?,
     }
     Ok(Exit::Done)
 }

@@ -19,6 +19,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand, ValueEnum as _};
 
 use crate::config::Config;
@@ -77,8 +78,10 @@ impl Context {
 
 /// Reads the command line and does what it says.
 pub fn main(args: impl Iterator<Item = OsString>, program: Program) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
+        Err(error) if error.kind() == ErrorKind::InvalidUtf8 => return complain(&not_utf8(&args)),
         Err(error) => return refuse(&error),
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -136,14 +139,28 @@ fn complain(error: &anyhow::Error) -> ExitCode {
     exit::of(error).into()
 }
 
+/// Clap says only that there is one.
+fn not_utf8(args: &[OsString]) -> anyhow::Error {
+    // The program's own name is argument 0.
+    let found = args.iter().position(|arg| arg.to_str().is_none());
+    let place = found.unwrap_or_default();
+    let arg = args.get(place).map(|arg| arg.to_string_lossy());
+    exit::usage(format!(
+        "argument {place} is not UTF-8: {:?}",
+        arg.unwrap_or_default()
+    ))
+}
+
 /// Help and version go to stdout; a wrong command line is one line, exit 2.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        out::print(&error.render().to_string());
-        return Exit::Done.into();
+        return match out::print(&error.render().to_string()) {
+            Ok(()) => Exit::Done.into(),
+            Err(error) => complain(&error),
+        };
     }
     let text = error.render().to_string();
-    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let _ = write!(std::io::stderr(), "{text}");
         return Exit::Usage.into();
     }

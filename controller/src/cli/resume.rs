@@ -1,5 +1,7 @@
 //! `controller resume`: bring home what an interrupted command left on agents.
 
+use std::time::Duration;
+
 use clap::Args as ClapArgs;
 use tokio_util::sync::CancellationToken;
 
@@ -44,11 +46,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     }
     store.close().await;
     match format {
-        Format::Text if collected.is_empty() => out::print("nothing to collect\n"),
+        Format::Text if collected.is_empty() => out::print("nothing to collect\n")?,
         Format::Text => collected.iter().for_each(|run| console.show_run(run)),
         _ => {
             let records: Vec<RunRecord> = collected.into_iter().map(|run| run.run).collect();
-            out::print(&show::runs::render(&records, format)?);
+            out::print(&show::runs::render(&records, format)?)?;
         }
     }
     if interrupt.is_cancelled() {
@@ -86,7 +88,7 @@ async fn from_agent(
     interrupt: &CancellationToken,
     console: &Console,
 ) -> anyhow::Result<Vec<RunWithSamples>> {
-    let agents = match connect::open(context, store, &[name.to_owned()]).await {
+    let agents = match connect::open(context, store, &[name.to_owned()], Duration::ZERO).await {
         Ok(agents) => agents,
         Err(error) if local::is_held(&error) => {
             console.note("the built-in agent is at work for another command; its runs go on");

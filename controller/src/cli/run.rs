@@ -1,5 +1,7 @@
 //! `controller run`: bench chapters or engines, on the built-in agent or on others.
 
+use std::time::Duration;
+
 use clap::Args as ClapArgs;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
@@ -17,6 +19,8 @@ use crate::{local, out, values};
 
 /// Flags of `run`.
 #[derive(Debug, ClapArgs)]
+// `--n-runs -1` is a wrong number, which is named, and not an unknown flag.
+#[command(allow_negative_numbers = true)]
 pub struct Args {
     #[command(flatten)]
     arms: ArmArgs,
@@ -59,11 +63,12 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         }
         return dry_run::print(&plan, &names, format);
     }
+    let wait = Duration::from_millis(request.limits.device_wait_ms);
     let interrupt = interrupt::listen()?;
     let console = Console::new(format == Format::Text);
     let store = Store::open(&context.db).await?;
     let agents = tokio::select! {
-        agents = connect::connect(context, &store, &names, &interrupt, &console) => agents?,
+        agents = connect::connect(context, &store, &names, &interrupt, &console, wait) => agents?,
         () = interrupt.cancelled() => return Ok(Exit::Interrupted),
     };
     let session = Session {
@@ -148,13 +153,13 @@ async fn report(
             Some(db) => format!("{command} --db {}", db.display()),
             None => command,
         });
-        out::print(&show::session::end_text(session_id, compare.as_deref()));
+        out::print(&show::session::end_text(session_id, compare.as_deref()))?;
         return Ok(());
     }
     let mut runs = Vec::with_capacity(outcome.runs.len());
     for run in &outcome.runs {
         runs.push(store.with_samples(run.clone()).await?);
     }
-    out::print(&show::session::render(session_id, &runs, format)?);
+    out::print(&show::session::render(session_id, &runs, format)?)?;
     Ok(())
 }

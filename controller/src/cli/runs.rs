@@ -86,7 +86,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             let limit = list.limit.unwrap_or(LIST_LIMIT) as usize;
             runs.drain(..runs.len().saturating_sub(limit));
             store.close().await;
-            out::print(&show::runs::render(&runs, format)?);
+            out::print(&show::runs::render(&runs, format)?)?;
         }
         Command::Show {
             run,
@@ -98,7 +98,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             let run = store.run_by_prefix(&run).await?;
             let run = store.with_samples(run).await?;
             store.close().await;
-            out::print(&show::run::render(&run, samples, format)?);
+            out::print(&show::run::render(&run, samples, format)?)?;
         }
         Command::Export {
             selectors,

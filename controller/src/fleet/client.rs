@@ -12,6 +12,7 @@ use contracts::sample::Sample;
 use reqwest::{Method, RequestBuilder, Response};
 use sha2::{Digest, Sha256};
 
+use super::error::cause;
 use super::events::EventReader;
 use super::{AgentAddress, FleetError};
 
@@ -22,6 +23,9 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(300);
 /// Silence of an event stream after which it is opened anew: a request may take minutes, but a
 /// dead connection must be noticed.
 const EVENTS_SILENCE: Duration = Duration::from_secs(60);
+
+/// What the URL of an agent looks like.
+const USE: &str = "use http://HOST:PORT";
 
 /// One agent.
 #[derive(Clone)]
@@ -41,12 +45,18 @@ impl AgentClient {
             why,
         };
         let url = reqwest::Url::parse(&address.url)
-            .map_err(|error| settings(format!("url {}: {error}", address.url)))?;
+            .map_err(|error| settings(format!("url {}: {error}; {USE}", address.url)))?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(settings(format!(
-                "url {}: use http://HOST:PORT",
-                address.url
-            )));
+            return Err(settings(format!("url {}: {USE}", address.url)));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            // Not repeated here: it would be a secret on a screen.
+            let why =
+                "the url has a user or a password in it; name a token's file with --token-file";
+            return Err(settings(why.to_owned()));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(settings(format!("url {}: {USE}", address.url)));
         }
         let mut builder = reqwest::Client::builder()
             .no_proxy()
@@ -57,6 +67,9 @@ impl AgentClient {
             let pem = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
             let certificates = reqwest::Certificate::from_pem_bundle(&pem)
                 .map_err(|error| refuse(cause(&error)))?;
+            if certificates.is_empty() {
+                return Err(refuse("no certificate in it".to_owned()));
+            }
             builder = builder.tls_certs_only(certificates);
         } else if url.scheme() == "http" {
             // The system's certificates take long to read, and a bare container has none.
@@ -335,16 +348,4 @@ impl EventStream {
             None => Ok(None),
         }
     }
-}
-
-/// The innermost cause: reqwest's own words repeat the URL and say nothing.
-fn cause(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_owned();
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }

@@ -72,6 +72,7 @@ fn words(error: &ApiError) -> String {
         (ErrorCode::Unauthorized, _) => {
             "refused the token; set CHAPTERBENCH_TOKEN or `controller agents add NAME URL --token-file FILE`".to_owned()
         }
+        (ErrorCode::Busy, _) => format!("{}; --wait TIME waits until it is free", error.message),
         (_, Some(field)) if !error.message.contains(field.as_str()) => {
             format!("{field}: {}", error.message)
         }
@@ -96,4 +97,35 @@ impl FleetError {
             _ => Exit::Agent,
         }
     }
+}
+
+/// What the TLS library says in words of its own, and what it means here.
+const TLS_WORDS: &[(&str, &str)] = &[
+    ("InvalidContentType", "it does not speak TLS; use http://"),
+    (
+        "invalid HTTP version",
+        "it speaks no plain HTTP; use https://",
+    ),
+    (
+        "UnknownIssuer",
+        "its certificate is signed by an unknown authority; name that with --ca-file",
+    ),
+    (
+        "CaUsedAsEndEntity",
+        "its certificate is marked as an authority's own (CA:TRUE); make it with CA:FALSE",
+    ),
+];
+
+/// The innermost cause: reqwest's own words repeat the URL and say nothing.
+pub(super) fn cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    let words = cause.to_string();
+    let plain = TLS_WORDS.iter().find(|(word, _)| words.contains(word));
+    plain.map_or(words, |(_, plain)| (*plain).to_owned())
 }

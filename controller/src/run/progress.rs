@@ -48,7 +48,9 @@ impl Console {
 
     /// A result on stdout, above the bars.
     fn result(&self, text: &str) {
-        self.bars.suspend(|| crate::out::print(text));
+        if let Err(error) = self.bars.suspend(|| crate::out::print(text)) {
+            self.note(&format!("error: {error:#}"));
+        }
     }
 
     /// Shows how a run ended: its table, and on stderr why it failed with the child's last words.

@@ -52,6 +52,17 @@ pub enum StoreError {
     /// Another process keeps it locked beyond the wait.
     #[error("database {0} is locked by another process; try again when that has ended")]
     Locked(PathBuf),
+    /// Neither made nor opened: rights, a read-only disk.
+    #[error(
+        "database {0} cannot be opened or made; check the rights of the file and its folder, or name another with --db"
+    )]
+    CannotOpen(PathBuf),
+    /// Ours once; its pages are not whole.
+    #[error("database {0} is damaged; put it aside, or name another with --db")]
+    Damaged(PathBuf),
+    /// The file was taken away while it was open: what was written went with it.
+    #[error("database {0} was removed while in use; what was measured since is not in it")]
+    Removed(PathBuf),
     /// No room to write.
     #[error("database {0}: the disk is full")]
     Full(PathBuf),
@@ -74,7 +85,7 @@ pub enum StoreError {
         matches: Vec<String>,
     },
     /// Nothing has this id.
-    #[error("no {what} {id} in {path}; `controller runs list` shows what there is")]
+    #[error("no {what} `{id}` in {path}; `controller {what}s list` shows what there is")]
     NotFound {
         /// `run`, `agent`.
         what: &'static str,
@@ -100,6 +111,7 @@ mod sqlite_code {
     pub const READONLY: i32 = 8;
     pub const CORRUPT: i32 = 11;
     pub const FULL: i32 = 13;
+    pub const CANTOPEN: i32 = 14;
     pub const NOTADB: i32 = 26;
 }
 
@@ -124,7 +136,9 @@ impl StoreError {
             sqlite_code::BUSY | sqlite_code::LOCKED => Self::Locked(path),
             sqlite_code::READONLY => Self::ReadOnly(path),
             sqlite_code::FULL => Self::Full(path),
-            sqlite_code::NOTADB | sqlite_code::CORRUPT => Self::NotOurs(path),
+            sqlite_code::CANTOPEN => Self::CannotOpen(path),
+            sqlite_code::CORRUPT => Self::Damaged(path),
+            sqlite_code::NOTADB => Self::NotOurs(path),
             _ => Self::Other {
                 path,
                 message: database.message().to_owned(),

@@ -15,6 +15,8 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a task of this process waits for the one writer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Makes SQLite look into the file: opening alone does not.
+const PROBE: &str = "select name from sqlite_master limit 1";
 /// Two processes may make the file at the same time: the slower one finds the tables there and
 /// looks again.
 const MIGRATE_TRIES: u32 = 5;
@@ -70,9 +72,14 @@ impl Store {
             Self::open(path).await?.close().await;
         }
         let read = options(path).read_only(true);
-        let pool = match pool(read.clone()).await {
+        let opened = async {
+            let pool = pool(read.clone()).await?;
+            sqlx::query(PROBE).execute(&pool).await?;
+            Ok(pool)
+        };
+        let pool = match opened.await {
             Ok(pool) => pool,
-            // On read-only media the log's helper files cannot be made; nobody writes there either.
+            Err(error) if !beside_a_log(&error) => return Err(StoreError::of(path, &error)),
             Err(_) => pool(read.immutable(true))
                 .await
                 .map_err(|error| StoreError::of(path, &error))?,
@@ -114,17 +121,11 @@ async fn inspect(path: &Path) -> Result<i64, StoreError> {
         return Err(StoreError::NotOurs(path.to_path_buf()));
     }
     let read = options(path).read_only(true);
-    let mut connection = match SqliteConnection::connect_with(&read).await {
-        Ok(connection) => connection,
-        Err(_) => SqliteConnection::connect_with(&read.immutable(true))
-            .await
-            .map_err(error)?,
+    let found = match version_in(&read).await {
+        Err(sqlx) if beside_a_log(&sqlx) => version_in(&read.immutable(true)).await,
+        found => found,
     };
-    let found = schema_version(&mut connection).await;
-    let closed = connection.close().await;
-    let found = found.map_err(error)?;
-    closed.map_err(error)?;
-    match found {
+    match found.map_err(error)? {
         None => Err(StoreError::NotOurs(path.to_path_buf())),
         Some(found) if found > known_version() => Err(StoreError::Newer {
             path: path.to_path_buf(),
@@ -133,6 +134,23 @@ async fn inspect(path: &Path) -> Result<i64, StoreError> {
         }),
         Some(found) => Ok(found),
     }
+}
+
+/// On read-only media the log's helper files cannot be made; nobody writes there either, so that
+/// the file may be taken for immutable.
+fn beside_a_log(error: &sqlx::Error) -> bool {
+    matches!(
+        StoreError::of(Path::new(""), error),
+        StoreError::CannotOpen(_) | StoreError::ReadOnly(_)
+    )
+}
+
+async fn version_in(options: &SqliteConnectOptions) -> Result<Option<i64>, sqlx::Error> {
+    let mut connection = SqliteConnection::connect_with(options).await?;
+    let found = schema_version(&mut connection).await;
+    let closed = connection.close().await;
+    let found = found?;
+    closed.map(|()| found)
 }
 
 /// Version of the newest migration applied; 0 for a file without tables, none for other tables.

@@ -126,6 +126,10 @@ impl Store {
             .commit()
             .await
             .map_err(|error| self.error(&error))?;
+        // A file that was deleted takes writes until it is closed. Who asks must not acknowledge.
+        if !self.path.exists() {
+            return Err(StoreError::Removed(self.path.clone()));
+        }
         Ok(Stored::Now)
     }
 

@@ -100,11 +100,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let words = std::iter::once(OsString::from("engine")).chain(args);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version come here too, for stdout; a closed one is no failure.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
-        }
+        Err(error) => return refuse(&error),
     };
     log_to_stderr();
     let outcome = match cli.command {
@@ -117,6 +113,25 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(failure),
     }
+}
+
+/// What clap said: help and version for stdout, a wrong command line as one line on stderr.
+/// Also the agent's answer to a wrong command line of its own.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        // A closed stream is no failure.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
+    }
+    let text = error.render().to_string();
+    let told: Vec<String> = text
+        .split("\n\n")
+        .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"))
+        .map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    eprintln!("{}", told.join("; "));
+    ExitCode::from(USAGE)
 }
 
 fn report(failure: Failure) -> ExitCode {

@@ -1,11 +1,7 @@
 //! The main job with real binaries: bench two chapters in both modes, compare them, and find every
 //! printed figure again by arithmetic of this file's own on what `runs export` gives.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use serde_json::Value;
 
 const RUNS: usize = 8;

@@ -1,13 +1,9 @@
 //! Ends that nobody asked for: kill -9, Ctrl-C, with real processes. Whatever happens, nothing is
 //! left running, what was measured is kept, a run is stored once, and the next run works.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod lab;
-
 use std::{process::Stdio, time::Duration};
 
-use lab::{Lab, PATIENCE, kill};
+use crate::lab::{Lab, PATIENCE, kill};
 
 /// Nothing may be left this long after the process that owned it has died.
 const GONE: Duration = Duration::from_secs(2);

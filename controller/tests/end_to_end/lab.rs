@@ -1,12 +1,5 @@
 //! A user of the tests' own: own database, own state, own locks, real binaries; nothing outlives it.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},

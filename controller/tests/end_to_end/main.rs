@@ -1,0 +1,13 @@
+//! The whole of it with real binaries, sockets, processes and databases.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod builds;
+mod interrupts;
+mod lab;
+mod main_job;
