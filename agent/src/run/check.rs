@@ -14,8 +14,6 @@ const OPTIONS_MAX: usize = 32;
 const NAME_BYTES_MAX: usize = 256;
 /// Bytes of the model's name or path.
 const MODEL_BYTES_MAX: usize = 4_096;
-/// More threads than any machine has cores.
-const THREADS_MAX: u32 = 4_096;
 /// Wait for a server to get ready, at most: large models load for minutes, not hours.
 const READY_TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// SIGTERM to SIGKILL, at most: a cancelled run keeps the host busy that long.
@@ -74,7 +72,12 @@ fn arm(arm: &Arm) -> Result<(), Refusal> {
         }
     }
     if let Some(threads) = arm.threads {
-        bounded("arm.threads", threads.into(), 1, THREADS_MAX.into())?;
+        bounded(
+            "arm.threads",
+            threads.into(),
+            1,
+            defaults::THREADS_MAX.into(),
+        )?;
     }
     if arm.options.len() > OPTIONS_MAX {
         return Err(Refusal::new(

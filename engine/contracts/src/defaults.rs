@@ -44,6 +44,8 @@ pub const NEAR_TIE_LOGITS: f32 = 0.02;
 pub const N_RUNS_MAX: u32 = 1_000_000;
 /// Warm-up requests of one run, at most.
 pub const WARMUP_MAX: u32 = 100_000;
+/// Threads that an engine computes with, at most: more than hosts have cores, and each costs memory.
+pub const THREADS_MAX: u32 = 1024;
 /// Prompts of one spec, at most.
 pub const PROMPTS_MAX: usize = 100_000;
 /// Text of one prompt, in bytes, at most.

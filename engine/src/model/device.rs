@@ -3,7 +3,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::DType;
-use contracts::run::{Device, Dtype};
+use contracts::{
+    defaults::THREADS_MAX,
+    run::{Device, Dtype},
+};
 
 use super::config::Family;
 use crate::error::EngineError;
@@ -71,7 +74,6 @@ static THREADS: Mutex<Option<u32>> = Mutex::new(None);
 /// `CANDLE_NUM_THREADS` (quantised ones), so both are set, and rayon's pool is built to match. A
 /// program that takes a number of threads should call this at its start, before it starts threads.
 pub fn set_threads(asked: Option<u32>) -> Result<u32, EngineError> {
-    const THREADS_MAX: u32 = 1024;
     let mut fixed = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
     if let (Some(asked), None) = (asked, *fixed) {
         if !(1..=THREADS_MAX).contains(&asked) {
