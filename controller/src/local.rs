@@ -104,7 +104,7 @@ impl Local {
 /// Another process owns the state folder, and so the built-in agent.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the built-in agent works for the command with pid {pid}; `controller run` waits for it under --wait TIME"
+    "the built-in agent works for the command with pid {pid}: end that with Ctrl-C, or wait for it with `controller run --wait TIME`"
 )]
 struct Held {
     pid: u32,

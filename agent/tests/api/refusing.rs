@@ -219,6 +219,6 @@ fn settings_that_cannot_be_used_end_the_program() {
     ends(
         &["--listen", &taken, "--state-dir", other.to_str().unwrap()],
         1,
-        "Address already in use",
+        "a program listens there already",
     );
 }
