@@ -96,14 +96,14 @@ class Bench:
         if not self.options.model_dir:
             print("bare: skipped, no --model-dir")
             return
-        count = 64
+        count = 32
         directory = str(pathlib.Path(self.options.model_dir).resolve())
 
         def chapter(number):
             # Two requests in one process would need a server: the worker's first pass is its warm-up.
             self.controller(
                 "run", "--chapter", str(number), "--mode", "offline", "--model", directory, "--warmup", "1",
-                "--n-runs", "3", "--max-tokens", str(count), "--ignore-eos", "--endpoint", "completions",
+                "--n-runs", "2", "--max-tokens", str(count), "--ignore-eos", "--endpoint", "completions",
                 "--prompt", prompt, "--label", f"bare{number}")
             runs = json.loads(self.controller("runs", "export", f"label:bare{number}"))["runs"]
             newest = max(runs, key=lambda entry: entry["run"]["run_id"])

@@ -89,7 +89,8 @@ impl Tally {
             measured: PhaseCount::default(),
             warmup_total,
             total,
-            allowed,
+            // A run in which nothing succeeded has measured nothing, whatever is allowed.
+            allowed: allowed.min(total.saturating_sub(1)),
         }
     }
 
@@ -193,7 +194,11 @@ mod tests {
         assert_eq!(fails_at(AllowFailures::Count { n: 2 }), Some(2));
         assert_eq!(fails_at(AllowFailures::Percent { percent: 4.9 }), Some(0));
         assert_eq!(fails_at(AllowFailures::Percent { percent: 10.0 }), Some(2));
-        assert_eq!(fails_at(AllowFailures::Percent { percent: 100.0 }), None);
+        // Not one success is no measurement.
+        assert_eq!(
+            fails_at(AllowFailures::Percent { percent: 100.0 }),
+            Some(19)
+        );
         assert_eq!(
             fails_at(AllowFailures::Percent { percent: f64::NAN }),
             Some(0)

@@ -157,8 +157,8 @@ impl Session<'_> {
         Ok(outcome)
     }
 
-    /// All runs on one host. An agent that is lost ends its part: what it still runs is collected
-    /// by `resume`.
+    /// All runs on one host. An agent that is lost or refuses ends its part: what it still runs is
+    /// collected by `resume`.
     async fn on_host(&self, host: &Host) -> Outcome {
         let mut outcome = Outcome {
             runs: Vec::new(),
@@ -171,9 +171,14 @@ impl Session<'_> {
             }
             match one::one_run(self, host, planned, &mut line).await {
                 Ok(run) => {
-                    outcome.exit = outcome.exit.worse(exit_of(&run.run));
+                    let exit = exit_of(&run.run);
+                    outcome.exit = outcome.exit.worse(exit);
                     self.console.show_run(&run);
                     outcome.runs.push(run.run);
+                    if matches!(exit, Exit::Agent) {
+                        // What the host refused now it would refuse again: one row says so.
+                        break;
+                    }
                 }
                 Err(error) => {
                     self.console.note(&format!("error: {error:#}"));
