@@ -10,7 +10,15 @@ use std::{
 };
 
 /// What the engine is made from, relative to the workspace.
-const SOURCES: [&str; 3] = ["engine", "Cargo.toml", "Cargo.lock"];
+const SOURCES: [&str; 7] = [
+    "engine/src",
+    "engine/contracts/src",
+    "engine/build.rs",
+    "engine/Cargo.toml",
+    "engine/contracts/Cargo.toml",
+    "Cargo.toml",
+    "Cargo.lock",
+];
 
 fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

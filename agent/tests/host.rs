@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use agent::host::{CpuMeter, facts, state};
+use procfs::{CurrentSI, KernelStats};
 
 #[test]
 fn facts_are_stable() {
@@ -26,24 +28,49 @@ fn state_is_of_now() {
     assert!(state.now_unix_ms > 1_700_000_000_000);
 }
 
-#[test]
-fn own_work_is_counted_as_own() {
-    let meter = CpuMeter::start().unwrap();
-    let begun = Instant::now();
-    let mut used = meter.read().unwrap();
+/// Keeps a core busy until `stop`.
+fn burn(stop: &AtomicBool) {
     let mut sum = 0u64;
-    while used.own_ms < 100.0 || used.foreign_share.is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{used:?}");
-        for i in 0..10_000_000u64 {
+    while !stop.load(Ordering::Relaxed) {
+        for i in 0..1_000_000u64 {
             sum = sum.wrapping_mul(31).wrapping_add(i);
         }
         std::hint::black_box(sum);
-        used = meter.read().unwrap();
     }
+}
+
+#[test]
+fn own_work_is_counted_as_own() {
+    let cores = facts().cores;
+    let enough_ms = 200.0 * f64::from(cores);
+    let meter = CpuMeter::start().unwrap();
+    let stop = AtomicBool::new(false);
+    // All cores: counted as foreign, our work would be the whole machine.
+    let read = std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| burn(&stop));
+        }
+        let begun = Instant::now();
+        let read = loop {
+            std::thread::sleep(Duration::from_millis(50));
+            let read = meter.read();
+            let enough = read
+                .as_ref()
+                .is_ok_and(|used| used.own_ms >= enough_ms && used.foreign_share.is_some());
+            if enough || read.is_err() || begun.elapsed() > Duration::from_secs(60) {
+                break read;
+            }
+        };
+        stop.store(true, Ordering::Relaxed);
+        read
+    });
+    let used = read.unwrap();
+    assert!(used.own_ms >= enough_ms, "{used:?}");
     let foreign = used.foreign_share.unwrap();
-    let cores = f64::from(facts().cores);
     assert!((0.0..=1.0).contains(&foreign));
-    // What we used, others did not: a share of all cores, give or take ticks of 10 ms.
-    let own = used.own_ms / (used.interval_ms * cores);
+    // What we used, others did not: a share of the machine, which may have more cores than we may
+    // use, give or take ticks of 10 ms.
+    let machine = KernelStats::current().unwrap().cpu_time.len();
+    let own = used.own_ms / (used.interval_ms * machine as f64);
     assert!(foreign <= 1.0 - own + 0.25, "{used:?}");
 }

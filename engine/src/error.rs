@@ -3,7 +3,8 @@
 /// An error of loading a model or of one request.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The caller asked for something that cannot be: the server answers 400, the command line 2.
+    /// The caller asked for something that cannot be: the server answers 400, the command
+    /// line 2 (`serve` 1 for what it finds out while loading).
     #[error("{field}: {message}")]
     BadInput {
         /// The field or flag at fault.
@@ -40,9 +41,6 @@ pub enum EngineError {
         /// What is wrong, with the file's name.
         message: String,
     },
-    /// The request was cancelled.
-    #[error("cancelled")]
-    Cancelled,
     /// A fault of ours or of the library's.
     #[error("internal: {0}")]
     Internal(String),

@@ -46,7 +46,8 @@ pub struct OnlineJob {
     pub allow_failures: AllowFailures,
     /// How long each wait of a request may take.
     pub timeouts: Timeouts,
-    /// Counts tokens where the server does not say.
+    /// Counts tokens where the server does not say. Always none today: our own servers always send
+    /// `usage`; foreign ones, of which some do not, come later.
     pub counter: Option<TokenCounter>,
 }
 

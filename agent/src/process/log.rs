@@ -49,9 +49,11 @@ impl LogRing {
             .collect()
     }
 
-    /// Lines from now on. A listener that is too slow gets `Lagged(n)` in place of `n` lines.
-    pub fn subscribe(&self) -> broadcast::Receiver<String> {
-        self.shared.news.subscribe()
+    /// The lines so far, as many as the ring holds, and those from now on: each line is in one of
+    /// the two. A listener that is too slow gets `Lagged(n)` in place of `n` lines.
+    pub fn follow(&self) -> (Vec<String>, broadcast::Receiver<String>) {
+        let ring = self.shared.ring();
+        (ring.iter().cloned().collect(), self.shared.news.subscribe())
     }
 
     /// Waits until the last byte has come, at most `limit`: a descendant that escaped may hold the
@@ -86,9 +88,10 @@ impl Shared {
     }
 
     fn add(&self, line: String) {
+        // Both under the ring's lock, so that nobody follows in between.
+        let mut ring = self.ring();
         // Nobody listens: that is no error.
         let _ = self.news.send(line.clone());
-        let mut ring = self.ring();
         if ring.len() == RING_LINES {
             ring.pop_front();
         }
@@ -265,6 +268,25 @@ mod tests {
         assert_eq!(got.len(), 2);
         assert_eq!(got.first().unwrap().len(), LINE_BYTES_MAX + CUT.len());
         assert_eq!(got.last().unwrap(), "next");
+    }
+
+    #[test]
+    fn who_follows_gets_each_line_once() {
+        let shared = Arc::new(Shared {
+            ring: Mutex::new(VecDeque::new()),
+            news: broadcast::Sender::new(NEWS_LINES),
+        });
+        let (_, ended) = watch::channel(false);
+        let log = LogRing {
+            shared: Arc::clone(&shared),
+            ended,
+        };
+        shared.add("early".to_owned());
+        let (so_far, mut news) = log.follow();
+        shared.add("late".to_owned());
+        assert_eq!(so_far, ["early"]);
+        assert_eq!(news.try_recv().unwrap(), "late");
+        assert!(news.try_recv().is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use contracts::run::{RunFailure, RunState, RunStatus, Stage};
 use super::story::{Failure, Run};
 use super::{Active, Bench, Interrupt, now_unix_ms};
 use crate::process::{Child, port};
+use crate::spool::RunFolder;
 use crate::spool::recover::stage_word;
 
 /// How long a port may answer after its server has gone.
@@ -110,6 +111,19 @@ fn publish(bench: &Bench, active: &Active, status: RunStatus) {
     }
 }
 
+/// The end of a run that is over and whose saved status does not say so: [`publish`] failed.
+/// What was measured can be collected.
+pub(super) fn unwritten(folder: &RunFolder, mut status: RunStatus) -> RunStatus {
+    status.state = RunState::Failed;
+    status.samples = folder.count_samples().ok();
+    status.failure = Some(RunFailure {
+        stage: Stage::Stop,
+        message: "its end could not be written; see the agent's log".to_owned(),
+        log_tail: Vec::new(),
+    });
+    status
+}
+
 fn conclude(status: &mut RunStatus, outcome: Result<(), Failure>) {
     status.ended_unix_ms = Some(now_unix_ms());
     match outcome {
@@ -152,9 +166,24 @@ fn conclude(status: &mut RunStatus, outcome: Result<(), Failure>) {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::run::testing::fake_status;
+
+    #[test]
+    fn a_run_whose_end_was_not_written_has_failed_and_can_be_collected() {
+        let status = fake_status();
+        let dir = tempfile::tempdir().unwrap();
+        let spool = crate::spool::Spool::new(dir.path().to_path_buf());
+        let id = crate::spool::RunId::parse(&status.run_id).unwrap();
+        let folder = spool.create(&id, &status).unwrap();
+        let status = unwritten(&folder, status);
+        assert_eq!(status.state, RunState::Failed);
+        assert_eq!(status.samples.unwrap().count, 0);
+        let message = status.failure.unwrap().message;
+        assert_eq!(message, "its end could not be written; see the agent's log");
+    }
 
     #[test]
     fn each_outcome_has_its_state_and_its_words() {

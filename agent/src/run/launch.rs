@@ -108,9 +108,12 @@ pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<Launched, Failure>
     })
 }
 
-/// The child's lines become events of the run.
+/// The child's lines become events of the run, also those it wrote before it was known to be up.
 pub(super) fn forward_log(child: &Child, record: Arc<Record>) -> AbortHandle {
-    let mut lines = child.log().subscribe();
+    let (so_far, mut lines) = child.log().follow();
+    for line in so_far {
+        record.log(&line);
+    }
     tokio::spawn(async move {
         loop {
             match lines.recv().await {

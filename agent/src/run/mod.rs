@@ -159,21 +159,45 @@ impl Bench {
         check::deadline(request.deadline_s)?;
         let resolved = self.resolve(request.spec.clone()).await?;
         let lock = self.take_device(&id, &request.spec).await?;
-        let status = accepted(request);
+        self.begin(id, accepted(request), resolved, lock)
+    }
+
+    /// Makes the run's folder and lets it go its way. The slot is locked from before the folder is
+    /// there until the run is in it: who looks into the slot after finding the folder finds the run,
+    /// and [`close`](Self::close) finds it too, or this finds that the agent is closing.
+    fn begin(
+        self: &Arc<Self>,
+        id: RunId,
+        status: RunStatus,
+        resolved: Resolved,
+        lock: Option<OwnedFd>,
+    ) -> Result<RunStatus, StartError> {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        // Again: judging the spec may have taken a while.
+        if self.closing.is_cancelled() {
+            return Err(StartError::Closing);
+        }
         let folder = self.spool.create(&id, &status)?;
         let current = Current {
             run_id: id.to_string(),
             stage: contracts::run::Stage::Preflight,
             identities: None,
         };
-        self.state.set_current(&current)?;
+        if let Err(error) = self.state.set_current(&current) {
+            // The caller is told that there is no such run: none may be found later.
+            if let Err(kept) = self.spool.remove(&id) {
+                tracing::error!(run = %id, error = %kept, "a run that did not begin stays in the spool");
+            }
+            return Err(error.into());
+        }
         let active = Arc::new(Active {
             id,
             record: Arc::new(Record::new(status.clone())),
             order: CancellationToken::new(),
             interrupt: OnceLock::new(),
         });
-        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&active));
+        *slot = Some(Arc::clone(&active));
+        drop(slot);
         story::begin(
             Arc::clone(self),
             active,
@@ -196,11 +220,19 @@ impl Bench {
         Ok(judged.await.map_err(io::Error::other)??)
     }
 
-    /// How a run stands; none if it is not here.
+    /// How a run stands; none if it is not here. One that is not in memory has ended, also where
+    /// its end could not be written: nobody should wait for it.
     pub fn status(&self, id: &RunId) -> io::Result<Option<RunStatus>> {
-        match self.active(id) {
-            Some(active) => Ok(Some(active.record.status())),
-            None => self.spool.status(id),
+        if let Some(active) = self.active(id) {
+            return Ok(Some(active.record.status()));
+        }
+        match self.spool.status(id)? {
+            Some(status) if !status.state.is_final() => Ok(Some(match self.active(id) {
+                // It began between the two looks.
+                Some(active) => active.record.status(),
+                None => ending::unwritten(&self.spool.folder(id), status),
+            })),
+            spooled => Ok(spooled),
         }
     }
 

@@ -7,6 +7,7 @@ use contracts::run::{Device, Dtype, Endpoint, EngineRef, PromptSource, RunSpec, 
 use engine::chapters::Chapter;
 use engine::error::EngineError;
 use engine::inspect::Inspection;
+use engine::model::dummy;
 use engine::text::Input;
 
 use super::check::{self, Refusal};
@@ -113,6 +114,10 @@ fn unknown_chapter(error: &EngineError) -> Refusal {
 fn model_of(name: &str, roots: &ModelRoots) -> Result<String, Refusal> {
     let refuse = |message: String| Err(Refusal::new("workload.model", message));
     let Some(path) = path_of(name, roots) else {
+        // The engine takes a name that is a path for one, from its own folder, which is no root.
+        if !name.starts_with(dummy::PREFIX) && Path::new(name).exists() {
+            return refuse(format!("{name}: not found under this agent's model roots"));
+        }
         return Ok(name.to_owned());
     };
     let real = match path.canonicalize() {
@@ -134,7 +139,7 @@ fn model_of(name: &str, roots: &ModelRoots) -> Result<String, Refusal> {
 
 /// None: `name` is a hub id or `dummy:NAME`. A relative path is looked up in each root.
 fn path_of(name: &str, roots: &ModelRoots) -> Option<PathBuf> {
-    if name.starts_with("dummy:") {
+    if name.starts_with(dummy::PREFIX) {
         return None;
     }
     let path = Path::new(name);
@@ -237,4 +242,29 @@ fn weights_bytes(model: &Path) -> Option<u64> {
             .map(|meta| meta.len())
             .sum(),
     )
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_from_the_agents_own_folder_is_no_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = ModelRoots::Under(vec![dir.path().canonicalize().unwrap()]);
+        // Tests run in the package's folder, so these are there, and under no root.
+        for path in ["src", "src/run"] {
+            let refused = model_of(path, &roots).unwrap_err();
+            assert_eq!(refused.field, "workload.model");
+            assert!(refused.to_string().contains("model roots"), "{refused}");
+        }
+        for name in ["nobody/has-this", "dummy:tiny-llm"] {
+            assert_eq!(model_of(name, &roots).unwrap(), name);
+        }
+        let under = dir.path().join("mine");
+        std::fs::create_dir(&under).unwrap();
+        let found = model_of("mine", &roots).unwrap();
+        assert_eq!(Path::new(&found), under.canonicalize().unwrap());
+    }
 }

@@ -66,9 +66,10 @@ impl Spool {
         let mut last = None;
         match File::open(self.folder(id).events_file()) {
             Ok(file) => {
-                for line in BufReader::new(file).lines() {
+                // As bytes: a line may be torn inside a character.
+                for line in BufReader::new(file).split(b'\n') {
                     // A torn last line was never told to anyone.
-                    let Ok(event) = serde_json::from_str::<RunEvent>(&line?) else {
+                    let Ok(event) = serde_json::from_slice::<RunEvent>(&line?) else {
                         break;
                     };
                     if event.seq > after {

@@ -159,6 +159,34 @@ async fn an_interrupted_run_is_failed_in_the_stage_it_had_reached_and_keeps_whol
 }
 
 #[test]
+fn an_event_that_is_torn_inside_a_character_is_dropped() {
+    let Fixture {
+        _dir,
+        spool,
+        id,
+        status,
+        ..
+    } = fixture();
+    let folder = spool.create(&id, &status).unwrap();
+    let record = Record::new(status);
+    record.log("caf\u{e9}");
+    for event in record.events_after(0) {
+        folder.append_event(&event).unwrap();
+    }
+    let bytes = fs::read(folder.events_file()).unwrap();
+    let first_half = bytes.iter().position(|b| *b == 0xc3).unwrap();
+    let torn = bytes.get(..=first_half).unwrap();
+    assert!(std::str::from_utf8(torn).is_err());
+    fs::write(folder.events_file(), torn).unwrap();
+
+    assert_eq!(spool.recover(None, 7).unwrap(), std::slice::from_ref(&id));
+    let ended = spool.status(&id).unwrap().unwrap();
+    let events = spool.events(&id, &ended, 0).unwrap();
+    let states: Vec<_> = events.iter().map(state_of).collect();
+    assert_eq!(states, [Some(RunState::Queued), Some(RunState::Failed)]);
+}
+
+#[test]
 fn a_run_that_ended_is_left_alone_and_one_never_accepted_goes() {
     let Fixture {
         _dir,

@@ -1,11 +1,11 @@
 //! `kill -9` of the agent: nothing survives, the next start tells what happened, the next run works.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contracts::run::{EventKind, Mode, RunState, Stage};
 use nix::sys::signal::Signal;
 
-use crate::fixture::{Home, fake};
+use crate::fixture::{Home, PATIENCE, fake};
 
 /// Two seconds is what the lifecycle promises; the rest is for a machine that is busy with tests.
 const GONE_WITHIN: Duration = Duration::from_secs(6);
@@ -62,11 +62,12 @@ async fn a_run_that_was_loading_is_reported_as_such() {
     let id = agent
         .start(&fake(Mode::Online, &[("load_ms", "60000")]))
         .await;
-    while home.engines().is_empty() {
+    // Written with the engine's identity, once it lives.
+    let begun = Instant::now();
+    while !agent.file("current.json").contains(r#""stage":"load""#) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", agent.status(&id).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // The engine lives; its identity is written within the same step.
-    tokio::time::sleep(Duration::from_millis(300)).await;
     agent.end(Signal::SIGKILL);
     home.empty(GONE_WITHIN).await;
     let agent = home.agent(&[]);

@@ -11,7 +11,7 @@ use contracts::api::{ErrorBody, PROTOCOL_HEADER, StartRun};
 use contracts::generate::SamplingParams;
 use contracts::run::{
     AllowFailures, Arm, CacheState, Device, Endpoint, EngineRef, Limits, Load, Mode, PromptSource,
-    RunEvent, RunSpec, RunState, RunStatus, Workload,
+    RunEvent, RunSpec, RunStatus, Workload,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -77,8 +77,11 @@ impl Home {
             said.lock().unwrap().push_str(&line);
         };
         std::thread::spawn(move || lines.for_each(drop));
+        let mut args = args.iter().skip_while(|arg| **arg != "--state-dir");
+        let state = args.nth(1).map(PathBuf::from);
         Agent {
             child,
+            state: state.unwrap_or_else(|| self.path("state/chapterbench/agent")),
             base,
             token: None,
             client: agent::process::http_client(PATIENCE).unwrap(),
@@ -126,6 +129,7 @@ impl Home {
 /// A running agent.
 pub struct Agent {
     child: Child,
+    state: PathBuf,
     pub base: String,
     pub token: Option<String>,
     client: Client,
@@ -203,13 +207,19 @@ impl Agent {
     /// A run that measures and does not end by itself; its id.
     pub async fn stuck(&self, mode: Mode) -> String {
         let id = self.start(&stalling(mode)).await;
-        // One measured sample is on disk once the second request has begun.
+        // Warm-up and one measured request are on disk; the next one is about to fall silent.
+        let file = format!("runs/{id}/samples.ndjson");
         let begun = Instant::now();
-        while !self.events(&id).await.iter().any(measured_one) {
-            assert!(begun.elapsed() < PATIENCE);
+        while self.file(&file).matches('\n').count() < 2 {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", self.status(&id).await);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         id
+    }
+
+    /// A file of its state folder; empty while it is not there.
+    pub fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.state.join(name)).unwrap_or_default()
     }
 
     /// Events so far, without waiting for more.
@@ -279,15 +289,6 @@ pub fn events_of(text: &str) -> Vec<RunEvent> {
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
     data.map(|data| serde_json::from_str(data).unwrap())
         .collect()
-}
-
-fn measured_one(event: &RunEvent) -> bool {
-    matches!(
-        event.what,
-        contracts::run::EventKind::State {
-            state: RunState::Measuring
-        }
-    )
 }
 
 /// A request that starts `spec` under a new id.

@@ -56,8 +56,7 @@ async fn a_server_on_a_handed_over_socket_gets_ready_and_stops() {
 async fn never_healthy_ends_at_the_limit() {
     for mode in ["unhealthy", "silent"] {
         let place = Place::new();
-        let addr = free_addr();
-        let child = place.start_up(&[mode, &addr.to_string()]).await;
+        let (child, addr) = place.server_up(mode, &[]).await;
         let begun = Instant::now();
         let limit = Duration::from_millis(300);
         let error = wait_ready(&child, &url(addr), None, limit)
@@ -83,8 +82,10 @@ async fn death_while_loading_ends_the_wait_with_the_last_words() {
     let child = place
         .start(&["die", "3", "100", "loading", "no such model"])
         .await;
+    // Held here, so that nobody answers there.
+    let (_socket, addr) = port::listen_for_child().unwrap();
     let begun = Instant::now();
-    let error = wait_ready(&child, &url(free_addr()), None, LONG)
+    let error = wait_ready(&child, &url(addr), None, LONG)
         .await
         .unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(1) + MARGIN);
@@ -118,8 +119,7 @@ async fn a_signal_is_told_from_a_status() {
 #[tokio::test]
 async fn death_after_ready_is_noticed_at_once() {
     let place = Place::new();
-    let addr = free_addr();
-    let child = place.start_up(&["healthy", &addr.to_string(), "x"]).await;
+    let (child, addr) = place.server_up("healthy", &["x"]).await;
     wait_ready(&child, &url(addr), None, LONG).await.unwrap();
     let cancelled = tokio::time::timeout(Duration::from_millis(50), child.exited()).await;
     assert!(cancelled.is_err());
@@ -229,10 +229,7 @@ fn marked(tree: &str) -> Vec<i32> {
 #[tokio::test]
 async fn another_server_on_our_port_is_not_ours() {
     let place = Place::new();
-    let addr = free_addr();
-    let theirs = place
-        .start_up(&["healthy", &addr.to_string(), "theirs"])
-        .await;
+    let (theirs, addr) = place.server_up("healthy", &["theirs"]).await;
     let ours = Place::new();
     let child = ours.start_up(&["idle"]).await;
     let error = wait_ready(&child, &url(addr), Some("ours"), LONG)

@@ -46,7 +46,19 @@ impl Place {
 
     /// Starts and waits for its word that everything is in place.
     pub async fn start_up(&self, args: &[&str]) -> Child {
-        let child = self.start(args).await;
+        self.spec_up(self.spec(args)).await
+    }
+
+    /// The same for a server in `mode`, on a socket that is handed over: no other test takes its port.
+    pub async fn server_up(&self, mode: &str, rest: &[&str]) -> (Child, SocketAddr) {
+        let (socket, addr) = port::listen_for_child().unwrap();
+        let mut spec = self.spec(&[&[mode, "fd:3"][..], rest].concat());
+        spec.fds = vec![(socket, 3)];
+        (self.spec_up(spec).await, addr)
+    }
+
+    async fn spec_up(&self, spec: ChildSpec) -> Child {
+        let child = spawn(&helper(), spec).await.unwrap();
         let up = || child.log().tail(100).iter().any(|line| line == "up");
         assert!(comes_true(LONG, up).await, "{:?}", child.log().tail(100));
         child
@@ -84,7 +96,8 @@ pub fn url(addr: SocketAddr) -> String {
     format!("http://{addr}/health")
 }
 
-/// A port for a server that opens it by itself.
+/// A port for a server that must open it by itself. Another test may take it first: where a socket
+/// can be handed over, use [`Place::server_up`].
 pub fn free_addr() -> SocketAddr {
     let host = "127.0.0.1".parse().unwrap();
     SocketAddr::new(host, port::free_port(host).unwrap())

@@ -74,7 +74,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
                 token_file: token_file.map(absolute),
                 ca_file: ca_file.map(absolute),
             };
-            add(context, row).await
+            add(context, row, format).await
         }
         Command::List => list(context, format).await,
         Command::Check { names } => check(context, &names, format).await,
@@ -82,13 +82,20 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             let store = Store::open(&context.db).await?;
             store.remove_agent(&name).await?;
             store.close().await;
-            out::print(&format!("removed {name}\n"))?;
+            out::print(&match format {
+                Format::Json => {
+                    let document =
+                        serde_json::json!({"schema": contracts::SCHEMA, "removed": name});
+                    format!("{document}\n")
+                }
+                Format::Text | Format::Markdown => format!("removed {name}\n"),
+            })?;
             Ok(Exit::Done)
         }
     }
 }
 
-async fn add(context: &Context, row: AgentRow) -> anyhow::Result<Exit> {
+async fn add(context: &Context, row: AgentRow, format: Format) -> anyhow::Result<Exit> {
     let plain = row
         .name
         .bytes()
@@ -109,7 +116,22 @@ async fn add(context: &Context, row: AgentRow) -> anyhow::Result<Exit> {
     let store = Store::open(&context.db).await?;
     store.add_agent(&row, crate::now_unix_ms()).await?;
     store.close().await;
-    out::print(&format!("added {} at {}\n", row.name, row.url))?;
+    let line = format!("added {} at {}\n", row.name, row.url);
+    say(format, line, row.name, row.url)
+}
+
+/// One changed agent: a line for people, else the list's form with this one alone.
+fn say(format: Format, line: String, name: String, url: String) -> anyhow::Result<Exit> {
+    let agent = AgentView {
+        name,
+        url,
+        host: None,
+        error: None,
+    };
+    out::print(&match format {
+        Format::Text => line,
+        format => render(&[agent], format)?,
+    })?;
     Ok(Exit::Done)
 }
 

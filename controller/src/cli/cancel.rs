@@ -12,6 +12,7 @@ use crate::out;
 use crate::record::RunRecord;
 use crate::run::collect::bring_home;
 use crate::run::{Host, interrupt};
+use crate::show::Format;
 use crate::store::Store;
 use crate::words;
 
@@ -20,6 +21,9 @@ use crate::words;
 pub struct Args {
     /// The run, by any unique prefix of its id
     run: String,
+    /// text, json or markdown [default: text]
+    #[arg(long)]
+    format: Option<Format>,
 }
 
 /// The command.
@@ -27,11 +31,11 @@ pub struct Args {
 /// # Errors
 /// The run is unknown; its agent is unreachable or refuses.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    let format = context.format(args.format)?;
     let store = Store::open(&context.db).await?;
     let run = store.run_by_prefix(&args.run).await?;
     if run.status.state.is_final() {
-        let state = words::state(run.status.state);
-        out::print(&format!("run {} has ended before: {state}\n", run.run_id))?;
+        say(&run, "has ended before", format)?;
         return Ok(Exit::Done);
     }
     let names: Vec<String> = if run.agent_name == LOCAL {
@@ -46,13 +50,23 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     };
     agents.close().await;
     store.close().await;
-    let run = ended?;
-    out::print(&format!(
-        "run {} ended: {}\n",
-        run.run_id,
-        words::state(run.status.state)
-    ))?;
+    say(&ended?, "ended", format)?;
     Ok(Exit::Done)
+}
+
+/// How the run stands now. JSON: `{"schema": 1, "run_id": …, "state": …}`.
+fn say(run: &RunRecord, verb: &str, format: Format) -> anyhow::Result<()> {
+    let state = words::state(run.status.state);
+    match format {
+        Format::Json => out::print_json(&serde_json::json!({
+            "schema": contracts::SCHEMA,
+            "run_id": run.run_id,
+            "state": run.status.state,
+        })),
+        Format::Text | Format::Markdown => {
+            out::print(&format!("run {} {verb}: {state}\n", run.run_id))
+        }
+    }
 }
 
 /// Cancels and collects, unless the command that started the run is quicker.

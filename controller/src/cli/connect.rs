@@ -62,8 +62,9 @@ pub fn names(context: &Context, flag: Vec<String>) -> anyhow::Result<Vec<String>
         .collect())
 }
 
-/// Connects to each, asks who it is, and collects what an earlier command left there. A built-in
-/// agent that works for another command is waited for as long as `wait`.
+/// Connects to each, asks who it is, and collects what an earlier command left there; what cannot
+/// be collected is told and left to `resume`. A built-in agent that works for another command is
+/// waited for as long as `wait`.
 ///
 /// # Errors
 /// An unknown name; an agent that is unreachable or refuses, before any work.

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, connect};
 use crate::exit::{self, Exit};
 use crate::fleet::LOCAL;
-use crate::record::{RunRecord, RunWithSamples};
-use crate::run::collect::{Reach, leftovers};
+use crate::record::RunRecord;
+use crate::run::collect::{Collected, Reach, leftovers};
 use crate::run::interrupt;
 use crate::run::progress::Console;
 use crate::show::{self, Format};
@@ -37,7 +37,10 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let mut collected = Vec::new();
     for name in with_work(&store).await? {
         match from_agent(context, &store, &name, &interrupt, &console).await {
-            Ok(runs) => collected.extend(runs),
+            Ok(from) => {
+                exit = exit.worse(from.exit);
+                collected.extend(from.runs);
+            }
             Err(error) => {
                 console.note(&format!("error: {error:#}"));
                 exit = exit.worse(exit::of(&error));
@@ -47,7 +50,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     store.close().await;
     match format {
         Format::Text if collected.is_empty() => out::print("nothing to collect\n")?,
-        Format::Text => collected.iter().for_each(|run| console.show_run(run)),
+        Format::Text => {
+            for run in &collected {
+                console.show_run(run)?;
+            }
+        }
         _ => {
             let records: Vec<RunRecord> = collected.into_iter().map(|run| run.run).collect();
             out::print(&show::runs::render(&records, format)?)?;
@@ -87,20 +94,26 @@ async fn from_agent(
     name: &str,
     interrupt: &CancellationToken,
     console: &Console,
-) -> anyhow::Result<Vec<RunWithSamples>> {
+) -> anyhow::Result<Collected> {
+    let mut collected = Collected {
+        runs: Vec::new(),
+        exit: Exit::Done,
+    };
     let agents = match connect::open(context, store, &[name.to_owned()], Duration::ZERO).await {
         Ok(agents) => agents,
         Err(error) if local::is_held(&error) => {
             console.note("the built-in agent is at work for another command; its runs go on");
-            return Ok(Vec::new());
+            return Ok(collected);
         }
         Err(error) => return Err(error),
     };
-    let mut collected = Vec::new();
     let mut failed = None;
     for host in &agents.hosts {
         match leftovers(store, host, Reach::Running, interrupt, console).await {
-            Ok(runs) => collected.extend(runs),
+            Ok(from) => {
+                collected.exit = collected.exit.worse(from.exit);
+                collected.runs.extend(from.runs);
+            }
             Err(error) => failed = Some(error),
         }
     }

@@ -87,7 +87,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let Some(outcome) = outcome? else {
         return Ok(Exit::Interrupted);
     };
-    if !outcome.runs.is_empty() {
+    if format == Format::Json || !outcome.runs.is_empty() {
         report(context, &store, &session_id, &outcome, format).await?;
     }
     store.close().await;

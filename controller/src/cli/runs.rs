@@ -11,7 +11,7 @@ use crate::exit::{Exit, Refusal, usage};
 use crate::record::{RunRecord, RunWithSamples};
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::{RunFilter, Store};
+use crate::store::{RunFilter, Store, StoreError};
 use crate::{export, out};
 
 /// Runs listed unless `--limit` says otherwise: what is still read at a glance.
@@ -82,9 +82,14 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         Command::List(list) => {
             let format = context.format(list.format)?;
             let store = connect::open_for_reading(context).await?;
-            let mut runs = select(&store, &list.selectors).await?;
-            let limit = list.limit.unwrap_or(LIST_LIMIT) as usize;
-            runs.drain(..runs.len().saturating_sub(limit));
+            let limit = list.limit.unwrap_or(LIST_LIMIT);
+            let runs = if list.selectors.is_empty() {
+                newest(&store, limit).await?
+            } else {
+                let mut runs = select(&store, &list.selectors).await?;
+                runs.drain(..runs.len().saturating_sub(limit as usize));
+                runs
+            };
             store.close().await;
             out::print(&show::runs::render(&runs, format)?)?;
         }
@@ -96,9 +101,10 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             let format = context.format(format)?;
             let store = connect::open_for_reading(context).await?;
             let run = store.run_by_prefix(&run).await?;
+            let events = store.events(&run.run_id).await?;
             let run = store.with_samples(run).await?;
             store.close().await;
-            out::print(&show::run::render(&run, samples, format)?)?;
+            out::print(&show::run::render(&run, &events, samples, format)?)?;
         }
         Command::Export {
             selectors,
@@ -115,6 +121,15 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         }
     }
     Ok(Exit::Done)
+}
+
+/// The newest so many of all runs, oldest first.
+async fn newest(store: &Store, limit: u32) -> Result<Vec<RunRecord>, StoreError> {
+    let filter = RunFilter {
+        limit: Some(limit),
+        ..RunFilter::default()
+    };
+    store.runs(&filter).await
 }
 
 /// Runs that any of the selectors means, oldest first; all of them where there is no selector.

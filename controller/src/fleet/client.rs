@@ -24,6 +24,10 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(300);
 /// dead connection must be noticed.
 const EVENTS_SILENCE: Duration = Duration::from_secs(60);
 
+/// A page of samples: an agent fills 32 MiB and ends with the line that goes beyond, which may hold
+/// an answer of the largest size and its record, twice that.
+const SAMPLES_BODY_BYTES_MAX: usize = (32 << 20) + 2 * BODY_BYTES_MAX;
+
 /// What the URL of an agent looks like.
 const USE: &str = "use http://HOST:PORT";
 
@@ -211,7 +215,7 @@ impl AgentClient {
             let from = samples.len();
             let path = format!("/v1/runs/{run_id}/samples?from={from}&limit={SAMPLES_PAGE_MAX}");
             let response = self.send(self.call(Method::GET, &path)).await?;
-            let body = self.body(response).await?;
+            let body = self.body(response, SAMPLES_BODY_BYTES_MAX).await?;
             hash.update(&body);
             for line in body
                 .split(|byte| *byte == b'\n')
@@ -260,7 +264,7 @@ impl AgentClient {
         request: RequestBuilder,
     ) -> Result<T, FleetError> {
         let response = self.send(request).await?;
-        let body = self.body(response).await?;
+        let body = self.body(response, BODY_BYTES_MAX).await?;
         serde_json::from_slice(&body)
             .map_err(|error| self.bad_answer(format!("its answer cannot be read: {error}")))
     }
@@ -275,15 +279,15 @@ impl AgentClient {
         if status.is_success() {
             return Ok(response);
         }
-        let body = self.body(response).await?;
+        let body = self.body(response, BODY_BYTES_MAX).await?;
         match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(body) => Err(self.api_error(body.error)),
             Err(_) => Err(self.bad_answer(format!("it answered HTTP {status}"))),
         }
     }
 
-    /// Reads a body up to the limit that both sides know.
-    async fn body(&self, mut response: Response) -> Result<Vec<u8>, FleetError> {
+    /// Reads a body of at most `bytes_max`.
+    async fn body(&self, mut response: Response, bytes_max: usize) -> Result<Vec<u8>, FleetError> {
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
@@ -291,8 +295,8 @@ impl AgentClient {
                 Ok(None) => return Ok(body),
                 Err(error) => return Err(self.unreachable(&cause(&error))),
             }
-            if body.len() > BODY_BYTES_MAX {
-                return Err(self.bad_answer(format!("an answer over {BODY_BYTES_MAX} bytes")));
+            if body.len() > bytes_max {
+                return Err(self.bad_answer(format!("an answer over {bytes_max} bytes")));
             }
         }
     }

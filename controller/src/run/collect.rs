@@ -10,14 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::Host;
 use super::follow::{Followed, follow};
 use super::progress::Console;
+use crate::exit::{self, Exit};
 use crate::fleet::{AgentClient, FleetError};
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
-use crate::store::{RunFilter, Store};
+use crate::store::{RunFilter, Store, StoreError};
 
-/// A run that another controller made in this moment may not have reached its agent yet: younger
-/// ones are never taken for lost.
-const LOST_AGE: Duration = Duration::from_secs(60);
+/// A run that another controller made in this moment may not have reached its agent yet, beyond the
+/// time that it waits for a busy one: younger ones are never taken for lost.
+const LOST_GRACE: Duration = Duration::from_secs(60);
 
 /// Follows a run to its end and stores that. Where another command was quicker, its result is taken.
 ///
@@ -82,17 +83,26 @@ pub enum Reach {
     Running,
 }
 
-/// Collects from one agent the runs that were made in this database and not stored yet.
+/// What was brought home from one agent.
+pub struct Collected {
+    /// The runs, each at its end.
+    pub runs: Vec<RunWithSamples>,
+    /// The worst that was met on the way; each trouble was told on the console.
+    pub exit: Exit,
+}
+
+/// Collects from one agent the runs that were made in this database and not stored yet. One that
+/// cannot be collected is told, and does not keep the others.
 ///
 /// # Errors
-/// The agent or the database.
+/// The agent's list of runs; the database.
 pub async fn leftovers(
     store: &Store,
     host: &Host,
     reach: Reach,
     interrupt: &CancellationToken,
     console: &Console,
-) -> anyhow::Result<Vec<RunWithSamples>> {
+) -> anyhow::Result<Collected> {
     let unfinished = store
         .runs(&RunFilter {
             unfinished: true,
@@ -100,13 +110,19 @@ pub async fn leftovers(
         })
         .await?;
     let there = host.client.runs().await?;
-    let mut collected = Vec::new();
+    let mut collected = Collected {
+        runs: Vec::new(),
+        exit: Exit::Done,
+    };
     for status in &there {
-        let Some(run) = unfinished.iter().find(|run| run.run_id == status.run_id) else {
-            acknowledge_if_stored(store, host, status).await?;
-            continue;
+        let run = match store.run_by_prefix(&status.run_id).await {
+            Ok(run) if run.run_id == status.run_id => run,
+            // Another database's.
+            Ok(_) | Err(StoreError::NotFound { .. } | StoreError::Ambiguous { .. }) => continue,
+            Err(error) => return Err(error.into()),
         };
-        if !status.state.is_final() && reach == Reach::Ended {
+        let unstored = !has_real_end(&run.status);
+        if unstored && !status.state.is_final() && reach == Reach::Ended {
             console.note(&format!(
                 "run {} of an earlier command still runs on {}",
                 run.run_id,
@@ -114,28 +130,45 @@ pub async fn leftovers(
             ));
             continue;
         }
-        let ended = bring_home(store, &host.client, run.clone(), interrupt, |_| {});
-        collected.push(ended.await?);
+        let done = if unstored {
+            let ended = bring_home(store, &host.client, run, interrupt, |_| {});
+            ended.await.map(|run| collected.runs.push(run))
+        } else {
+            acknowledge_if_ended(host, status).await
+        };
+        if let Err(error) = done {
+            console.note(&format!(
+                "error: run {} of an earlier command is not collected: {error:#}",
+                status.run_id
+            ));
+            collected.exit = collected.exit.worse(exit::of(&error));
+            if let Some(FleetError::Unreachable { .. }) = error.downcast_ref() {
+                // Each of the others would be waited for in vain.
+                break;
+            }
+        }
     }
     for run in unfinished
         .into_iter()
         .filter(|run| is_lost(run, host, &there, reach))
     {
-        collected.push(store_lost(store, run).await?);
+        collected.runs.push(store_lost(store, run).await?);
     }
-    for run in &collected {
+    for run in &collected.runs {
         console.note(&collected_line(&run.run));
     }
     Ok(collected)
 }
 
-/// A run whose end is stored and whose acknowledgement was lost. Others are another database's.
-async fn acknowledge_if_stored(
-    store: &Store,
-    host: &Host,
-    status: &RunStatus,
-) -> anyhow::Result<()> {
-    if status.state.is_final() && store.run_by_prefix(&status.run_id).await.is_ok() {
+/// Whether the stored end is the agent's own word. A run that we took for lost or refused was never
+/// accepted, as far as we know; where its agent has it after all, the agent is right.
+fn has_real_end(stored: &RunStatus) -> bool {
+    stored.state.is_final() && stored.created_unix_ms != 0
+}
+
+/// For a run whose end is stored and whose acknowledgement was lost.
+async fn acknowledge_if_ended(host: &Host, status: &RunStatus) -> anyhow::Result<()> {
+    if status.state.is_final() {
         host.client.acknowledge(&status.run_id).await?;
     }
     Ok(())
@@ -144,9 +177,11 @@ async fn acknowledge_if_stored(
 /// Whether this host's agent should have the run and has not.
 fn is_lost(run: &RunRecord, host: &Host, there: &[RunStatus], reach: Reach) -> bool {
     let age_ms = crate::now_unix_ms().saturating_sub(run.created_unix_ms);
+    let wait = Duration::from_millis(run.status.spec.limits.device_wait_ms);
+    let grace_ms = i64::try_from(LOST_GRACE.saturating_add(wait).as_millis()).unwrap_or(i64::MAX);
     // Whoever holds the built-in agent is the only one who can have made its runs.
-    let old_enough = host.client.name() == crate::fleet::LOCAL
-        || (reach == Reach::Running && age_ms > i64::try_from(LOST_AGE.as_millis()).unwrap_or(0));
+    let old_enough =
+        host.client.name() == crate::fleet::LOCAL || (reach == Reach::Running && age_ms > grace_ms);
     run.agent_id == host.info.agent_id
         && old_enough
         && !there.iter().any(|status| status.run_id == run.run_id)

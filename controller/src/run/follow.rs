@@ -16,6 +16,10 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(5);
 const LOST_AFTER: Duration = Duration::from_secs(60);
 /// Beyond the run's own grace: time for sweeping, and for the last samples to reach the disk.
 const CANCEL_SLACK: Duration = Duration::from_secs(20);
+/// How often a cancel that was not answered is sent, and the first pause, which doubles: Ctrl-C must
+/// not leave a run behind for one lost packet.
+const CANCEL_TRIES: u32 = 3;
+const CANCEL_PAUSE: Duration = Duration::from_millis(500);
 /// Events kept of one run: a child that floods its log must not fill our memory.
 const EVENTS_MAX: usize = 20_000;
 
@@ -53,7 +57,7 @@ pub async fn follow(
         done = follower.until_final() => return done.map(|status| follower.finish(status)),
         () = interrupt.cancelled() => {}
     }
-    let status = client.cancel(run_id).await?;
+    let status = follower.cancel().await?;
     let grace = Duration::from_millis(status.spec.limits.stop_grace_ms);
     match tokio::time::timeout(grace + CANCEL_SLACK, follower.until_final()).await {
         Ok(done) => done.map(|status| follower.finish(status)),
@@ -105,6 +109,21 @@ impl<F: FnMut(&RunEvent)> Follower<'_, F> {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_LONGEST);
         }
+    }
+
+    /// Orders the run to end.
+    async fn cancel(&self) -> Result<RunStatus, FleetError> {
+        let mut pause = CANCEL_PAUSE;
+        for _ in 1..CANCEL_TRIES {
+            match self.client.cancel(self.run_id).await {
+                Err(FleetError::Unreachable { .. }) => {}
+                answer => return answer,
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+        let answer = self.client.cancel(self.run_id).await;
+        answer.map_err(|error| self.lost(error))
     }
 
     async fn stream(&mut self) -> Result<(), FleetError> {

@@ -1,8 +1,9 @@
-//! Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends the process at once.
+//! Ctrl-C, SIGTERM and a terminal that went away: the first asks for an orderly end, the second
+//! ends the process at once.
 
 use std::io::Write as _;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
@@ -14,6 +15,11 @@ use crate::exit::Exit;
 pub fn listen() -> std::io::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    // Under `nohup` the user wants us to outlive the terminal: a handler would undo that.
+    let mut hangup = match hangup_is_ignored() {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
     let token = CancellationToken::new();
     let set = token.clone();
     tokio::spawn(async move {
@@ -21,6 +27,7 @@ pub fn listen() -> std::io::Result<CancellationToken> {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                () = next(&mut hangup) => {}
             }
             if set.is_cancelled() {
                 // Children die with us: their keepers see the pipe close.
@@ -32,4 +39,22 @@ pub fn listen() -> std::io::Result<CancellationToken> {
         }
     });
     Ok(token)
+}
+
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether this process was started with SIGHUP ignored; see `SigIgn` in proc_pid_status(5).
+fn hangup_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Signal n is bit n − 1, and SIGHUP is 1.
+    mask.unwrap_or(0) & 1 == 1
 }

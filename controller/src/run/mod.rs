@@ -173,7 +173,11 @@ impl Session<'_> {
                 Ok(run) => {
                     let exit = exit_of(&run.run);
                     outcome.exit = outcome.exit.worse(exit);
-                    self.console.show_run(&run);
+                    if let Err(error) = self.console.show_run(&run) {
+                        // It is stored, and the next one will be: only the printing failed.
+                        self.console.note(&format!("error: {error:#}"));
+                        outcome.exit = outcome.exit.worse(Exit::Failed);
+                    }
                     outcome.runs.push(run.run);
                     if matches!(exit, Exit::Agent) {
                         // What the host refused now it would refuse again: one row says so.

@@ -46,17 +46,16 @@ impl Console {
             .suspend(|| drop(writeln!(std::io::stderr(), "{line}")));
     }
 
-    /// A result on stdout, above the bars.
-    fn result(&self, text: &str) {
-        if let Err(error) = self.bars.suspend(|| crate::out::print(text)) {
-            self.note(&format!("error: {error:#}"));
-        }
-    }
-
     /// Shows how a run ended: its table, and on stderr why it failed with the child's last words.
-    pub fn show_run(&self, run: &RunWithSamples) {
+    ///
+    /// # Errors
+    /// The table could not be printed; the rest is shown all the same.
+    pub fn show_run(&self, run: &RunWithSamples) -> anyhow::Result<()> {
+        let mut printed = Ok(());
         if self.tables {
-            self.result(&format!("{}\n", show::session::run_text(run)));
+            let table = format!("{}\n", show::session::run_text(run));
+            // Above the bars.
+            printed = self.bars.suspend(|| crate::out::print(&table));
         }
         let run = &run.run;
         let mode = words::mode(run.status.spec.arm.mode);
@@ -83,6 +82,7 @@ impl Console {
             (None, RunState::Cancelled) => self.note(&format!("{what} cancelled")),
             (None, _) => {}
         }
+        printed
     }
 
     /// A bar, or plain lines, for one agent.

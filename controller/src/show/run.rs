@@ -1,6 +1,7 @@
 //! One run in full: its table, percentiles, where it came from, whether it can be believed, how
 //! its child lived, and its requests if they are asked for.
 
+use contracts::run::RunEvent;
 use contracts::sample::Sample;
 use serde::Serialize;
 
@@ -20,6 +21,9 @@ pub struct RunView<'a> {
     pub wall_ms_percentiles: Vec<NamedPercentile>,
     /// The lines under the table.
     pub footnotes: Vec<String>,
+    /// Its story in order, without progress, where the run is shown alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<&'a [RunEvent]>,
     /// Every request, warm-up first, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<&'a [Sample]>,
@@ -50,17 +54,22 @@ pub fn view(run: &RunWithSamples, with_samples: bool) -> RunView<'_> {
             .iter()
             .map(|note| note.trim_start().to_owned())
             .collect(),
+        events: None,
         samples: with_samples.then_some(run.samples.as_slice()),
     }
 }
 
-/// One run in a format; JSON is [`RunView`].
+/// One run in a format; JSON is [`RunView`] with its events.
 pub fn render(
     run: &RunWithSamples,
+    events: &[RunEvent],
     with_samples: bool,
     format: Format,
 ) -> serde_json::Result<String> {
-    let view = view(run, with_samples);
+    let view = RunView {
+        events: Some(events),
+        ..view(run, with_samples)
+    };
     match format {
         Format::Json => pretty(&view),
         Format::Text => Ok(text(&view)),

@@ -12,8 +12,6 @@ use crate::record::{RunRecord, RunWithSamples};
 /// Which runs; the default is all of them.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
-    /// Only this session's.
-    pub session_id: Option<String>,
     /// Only those whose end is not stored.
     pub unfinished: bool,
     /// Only the newest so many.
@@ -38,9 +36,6 @@ impl Store {
     /// What SQLite says; a row that cannot be read back.
     pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
         let mut query = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
-        if let Some(session) = &filter.session_id {
-            query.push(" and run.session_id = ").push_bind(session);
-        }
         if filter.unfinished {
             query.push(" and run.state not in ('done', 'failed', 'cancelled')");
         }

@@ -85,6 +85,9 @@ impl Store {
 
     /// Stores the end of a run with all its rows, in one transaction and only once.
     ///
+    /// An end that the controller gave a run which no agent had accepted (`accepted_unix_ms` 0, no
+    /// rows) gives way to the agent's own.
+    ///
     /// # Errors
     /// [`StoreError::NotFound`] if the run was not made in this database; what SQLite says.
     pub async fn finish_run(
@@ -99,12 +102,14 @@ impl Store {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|why| self.bad_row("event_times", why))?;
         let mut transaction = self.begin().await?;
-        let state: Option<String> = sqlx::query_scalar("select state from run where run_id = ?")
-            .bind(&run.run_id)
-            .fetch_optional(&mut *transaction)
-            .await
-            .map_err(|error| self.error(&error))?;
-        match state.as_deref() {
+        let stored: Option<(String, i64)> =
+            sqlx::query_as("select state, accepted_unix_ms from run where run_id = ?")
+                .bind(&run.run_id)
+                .fetch_optional(&mut *transaction)
+                .await
+                .map_err(|error| self.error(&error))?;
+        let accepted = run.status.created_unix_ms != 0;
+        match stored.as_ref().map(|(state, at)| (state.as_str(), *at)) {
             None => {
                 return Err(StoreError::NotFound {
                     what: "run",
@@ -112,7 +117,9 @@ impl Store {
                     path: self.path.clone(),
                 });
             }
-            Some("done" | "failed" | "cancelled") => return Ok(Stored::Before),
+            Some(("done" | "failed" | "cancelled", at)) if at != 0 || !accepted => {
+                return Ok(Stored::Before);
+            }
             Some(_) => {}
         }
         let stored = async {

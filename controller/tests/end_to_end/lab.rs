@@ -2,10 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, ExitStatus, Output, Stdio},
     time::{Duration, Instant},
 };
 
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
 use serde_json::Value;
 
 /// Longer than any step of these tests on a busy machine of two cores.
@@ -31,6 +35,12 @@ impl Lab {
 
     fn dress(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
+        // What the caller's shell sets must change no test.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"CHAPTERBENCH_") {
+                command.env_remove(name);
+            }
+        }
         for (name, folder) in [
             ("XDG_DATA_HOME", "data"),
             ("XDG_STATE_HOME", "state"),
@@ -42,10 +52,7 @@ impl Lab {
             std::fs::create_dir_all(&path).unwrap();
             command.env(name, path);
         }
-        command
-            .env_remove("CHAPTERBENCH_DB")
-            .env_remove("CHAPTERBENCH_TOKEN")
-            .stdin(Stdio::null());
+        command.stdin(Stdio::null());
         command
     }
 
@@ -163,6 +170,16 @@ impl Lab {
             .collect()
     }
 
+    /// Waits for a process that should end; one that does not fails the test.
+    pub fn ended(&self, child: &mut Child) -> ExitStatus {
+        let mut status = None;
+        self.wait("the end of a process", PATIENCE, || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
     /// Waits until `done`, at most `within`.
     pub fn wait(&self, what: &str, within: Duration, mut done: impl FnMut() -> bool) {
         let started = Instant::now();
@@ -181,13 +198,12 @@ impl Drop for Lab {
     }
 }
 
-/// Sends a signal by name to a process that this lab started.
-pub fn kill(pid: u32, signal: &str) {
-    Command::new("kill")
-        .args([&format!("-{signal}"), &pid.to_string()])
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
+/// Sends a signal by name (`KILL`, `TERM`) to a process that this lab started.
+pub fn kill(pid: u32, name: &str) {
+    let signal: Signal = format!("SIG{name}").parse().unwrap();
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap());
+    // One that has ended in the meantime is as it should be.
+    signal::kill(pid, signal).ok();
 }
 
 fn read_all<R: std::io::Read + Send + 'static>(

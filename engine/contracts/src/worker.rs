@@ -9,8 +9,9 @@
 //! EXE engine keeper  …            (the agent's own build only)
 //! ```
 //!
-//! The server answers `/health` from its first moment: 503 `loading`, then 200 `ok`. A child that
-//! cannot load writes one line to stderr and exits 1.
+//! The server answers `/health` from its first moment: 503 `loading`, then 200 `ok`, or 503
+//! `failed`. A child that cannot load writes one line to stderr and exits 1 (the offline worker 2,
+//! where the job is at fault).
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +22,7 @@ use crate::run::{Device, Dtype, Endpoint, ModelFacts, PromptSource};
 /// `GET /health` of our server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Health {
-    /// `loading` (503) or `ok` (200).
+    /// `loading` or `failed` (503), or `ok` (200).
     pub status: String,
     /// The id that the agent gave at spawn.
     #[serde(default)]

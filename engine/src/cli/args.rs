@@ -32,7 +32,7 @@ pub(super) struct EngineArgs {
     #[arg(long, default_value = "cpu", value_parser = parse_device)]
     device: Device,
     /// Threads [default: all cores]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(defaults::THREADS_MAX)))]
     threads: Option<u32>,
     /// An option of the chapter's own
     #[arg(long = "option", value_name = "NAME=VALUE", value_parser = parse_option)]

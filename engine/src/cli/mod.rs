@@ -66,9 +66,7 @@ impl From<EngineError> for Failure {
             EngineError::BadInput { .. }
             | EngineError::ContextTooLong { .. }
             | EngineError::Unsupported { .. } => Self::Usage(message),
-            EngineError::Model { .. } | EngineError::Cancelled | EngineError::Internal(_) => {
-                Self::Failed(message)
-            }
+            EngineError::Model { .. } | EngineError::Internal(_) => Self::Failed(message),
         }
     }
 }

@@ -25,6 +25,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Result<(), Failure> {
+    if args.job_fd == args.report_fd {
+        let why = "--job-fd and --report-fd are the same descriptor";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     let job = fd::adopt(args.job_fd, "--job-fd")?;
     let report = fd::adopt(args.report_fd, "--report-fd")?;
     let job = read_job(File::from(job))?;

@@ -8,6 +8,7 @@ use std::{
     collections::HashMap,
     fs::File,
     io::BufReader,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Mutex,
 };
@@ -52,7 +53,10 @@ impl Gguf {
             .metadata()
             .map_err(|error| broken(error.to_string()))?
             .len();
-        let content = Content::read(&mut BufReader::new(file))
+        // The library panics on an alignment of 0.
+        let read = || Content::read(&mut BufReader::new(file));
+        let content = catch_unwind(AssertUnwindSafe(read))
+            .map_err(|_| corrupt("its head makes no sense".to_owned()))?
             .map_err(|error| corrupt(first_line(&error)))?;
         if let Some(tensor) = beyond_the_end(&content, size) {
             return Err(corrupt(format!("tensor {tensor} ends beyond its end")));

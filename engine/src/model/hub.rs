@@ -131,6 +131,17 @@ pub fn small_files(env: &HubEnv, id: &str) -> Result<PathBuf, EngineError> {
 
 /// The directory with all files of a model, weights included.
 pub fn all_files(env: &HubEnv, id: &str) -> Result<PathBuf, EngineError> {
+    let dir = fetch_all(env, id)?;
+    // The hub may have moved on since the small files were cached: then everything is taken at its
+    // newer commit.
+    if small_files(env, id)? == dir {
+        Ok(dir)
+    } else {
+        fetch_all(env, id)
+    }
+}
+
+fn fetch_all(env: &HubEnv, id: &str) -> Result<PathBuf, EngineError> {
     let dir = small_files(env, id)?;
     let hub = Hub { env, id };
     if hub.cached(SINGLE).is_some() {
@@ -143,7 +154,7 @@ pub fn all_files(env: &HubEnv, id: &str) -> Result<PathBuf, EngineError> {
         }
         hub.fetch(&api, INDEX)?;
     }
-    let shards = weights::shards(&dir.join(INDEX), id)?;
+    let shards = weights::shards(&hub.cached(INDEX).unwrap_or_else(|| dir.join(INDEX)), id)?;
     let missing: Vec<&str> = shards
         .iter()
         .map(String::as_str)

@@ -131,14 +131,12 @@ impl From<EngineError> for ApiError {
                 )
                 .about("max_tokens")
             }
-            EngineError::Model { .. } | EngineError::Cancelled | EngineError::Internal(_) => {
-                Self::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "server_error",
-                    None,
-                    message,
-                )
-            }
+            EngineError::Model { .. } | EngineError::Internal(_) => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "server_error",
+                None,
+                message,
+            ),
         }
     }
 }

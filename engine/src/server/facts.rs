@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::{Shared, error::ApiError, metrics};
 use crate::{error::EngineError, worker::Phase};
 
-/// 503 `loading` from the first moment, 200 `ok` once the model is there, 503 `failed` after a panic.
+/// 503 `loading` from the first moment, 200 `ok` once the model is there, 503 `failed`
+/// after a failed load or a panic.
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let (code, status, model) = match &*shared.worker.phase().borrow() {
         Phase::Loading => (StatusCode::SERVICE_UNAVAILABLE, "loading", None),

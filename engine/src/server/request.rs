@@ -71,7 +71,7 @@ pub fn read(kind: Kind, body: &[u8]) -> Result<(Order, Ask), ApiError> {
 }
 
 fn parse(body: &[u8]) -> Result<GenerationRequest, ApiError> {
-    // serde would take a list for an object, its values in the order of our fields.
+    // At the top serde would take a list for an object, its values in the order of our fields.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(ApiError::bad_request(
             "the body is a list, not a JSON object",
@@ -209,9 +209,9 @@ fn prompt(prompt: Option<&Value>) -> Result<Input, ApiError> {
 }
 
 fn ceiling(kind: Kind, request: &GenerationRequest) -> Result<(Ceiling, u32), ApiError> {
-    let (name, asked) = match (request.max_completion_tokens, kind) {
-        (Some(asked), Kind::Chat) => ("max_completion_tokens", Some(asked)),
-        _ => ("max_tokens", request.max_tokens),
+    let (name, asked) = match request.max_completion_tokens {
+        Some(asked) => ("max_completion_tokens", Some(asked)),
+        None => ("max_tokens", request.max_tokens),
     };
     match (asked, kind) {
         (None, Kind::Chat) => Ok((Ceiling::RestOfContext, 1)),
@@ -316,6 +316,10 @@ fn stop(stop: Option<&Value>) -> Result<Vec<String>, ApiError> {
 
 /// Chat has a boolean beside `top_logprobs`, completions a number.
 fn logprobs(request: &GenerationRequest) -> Result<Option<u32>, ApiError> {
+    if request.top_logprobs.is_some_and(|n| n != 0) && request.logprobs != Some(Value::Bool(true)) {
+        let why = "top_logprobs: needs logprobs to be true";
+        return Err(ApiError::bad_field("top_logprobs", why));
+    }
     let count = |n: i64| u32::try_from(n).ok();
     let bad = || {
         ApiError::bad_field(

@@ -1,6 +1,4 @@
-//! A model's words from the files of a Hugging Face directory.
-//!
-//! Files may lie anywhere (a hub's cache links them one by one): [`TextFiles`] says where each is.
+//! A model's words from the files of a Hugging Face directory; [`TextFiles`] says which are there.
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -39,21 +37,17 @@ pub struct TextFiles {
 }
 
 impl TextFiles {
-    /// Asks for each file by its name.
-    pub fn find(mut look_up: impl FnMut(&str) -> Option<PathBuf>) -> Self {
-        Self {
-            tokenizer: look_up("tokenizer.json"),
-            tokenizer_config: look_up("tokenizer_config.json"),
-            special_tokens_map: look_up("special_tokens_map.json"),
-            chat_template: look_up("chat_template.jinja"),
-            generation_config: look_up("generation_config.json"),
-            config: look_up("config.json"),
-        }
-    }
-
     /// The files that this directory has.
     pub fn in_dir(dir: &Path) -> Self {
-        Self::find(|name| Some(dir.join(name)).filter(|path| path.is_file()))
+        let there = |name: &str| Some(dir.join(name)).filter(|path| path.is_file());
+        Self {
+            tokenizer: there("tokenizer.json"),
+            tokenizer_config: there("tokenizer_config.json"),
+            special_tokens_map: there("special_tokens_map.json"),
+            chat_template: there("chat_template.jinja"),
+            generation_config: there("generation_config.json"),
+            config: there("config.json"),
+        }
     }
 }
 
@@ -62,6 +56,7 @@ impl Text {
     ///
     /// # Errors
     /// As [`Text::from_files`].
+    #[cfg(test)]
     pub fn from_dir(dir: &Path) -> Result<Self, EngineError> {
         Self::from_files(&dir.display().to_string(), &TextFiles::in_dir(dir))
     }

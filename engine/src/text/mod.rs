@@ -64,14 +64,6 @@ impl Text {
         }
     }
 
-    /// The same words without the chat template.
-    pub fn without_template(self) -> Self {
-        Self {
-            template: None,
-            ..self
-        }
-    }
-
     /// Token ids of a request.
     ///
     /// A chat goes through the model's template with `add_generation_prompt`; the template writes

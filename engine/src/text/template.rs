@@ -100,7 +100,7 @@ fn message((index, message): (usize, &ChatMessage)) -> Result<Variable, EngineEr
     ]))
 }
 
-/// Content as one string; parts of a list are joined.
+/// Content as one string; text parts of a list are joined by line ends.
 fn text_of(content: &Value) -> Result<String, &'static str> {
     const WANTED: &str = "must be a string or a list of {\"type\": \"text\", \"text\": …} parts";
     match content {
@@ -116,7 +116,8 @@ fn text_of(content: &Value) -> Result<String, &'static str> {
                     _ => Err(WANTED),
                 }
             })
-            .collect(),
+            .collect::<Result<Vec<_>, _>>()
+            .map(|parts| parts.join("\n")),
         _ => Err(WANTED),
     }
 }
@@ -227,7 +228,7 @@ mod tests {
         let parts = json!([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]);
         assert_eq!(
             render("{{ messages[0].content }}", parts).unwrap(),
-            "one two"
+            "one \ntwo"
         );
         for wrong in [
             json!(null),

@@ -131,6 +131,7 @@ fn a_batch_gives_each_request_its_own_answer() {
         .collect();
     for chapter in rows() {
         let results = build(chapter.id, &dir).generate_batch(&requests);
+        assert_eq!(results.len(), requests.len(), "{}", chapter.id);
         for (result, case) in results.into_iter().zip(&expected.cases) {
             assert_eq!(
                 result.unwrap().output_ids,

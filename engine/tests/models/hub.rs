@@ -255,6 +255,27 @@ fn a_sharded_model_is_fetched_by_its_index() {
 }
 
 #[test]
+fn a_model_that_moved_on_is_taken_whole_at_its_newer_commit() {
+    const OLD: &str = "fedcba9876543210fedcba9876543210fedcba98";
+    let model = vector("tiny-llama").0;
+    let cache = tempfile::tempdir().unwrap();
+    lay_out(cache.path(), &model, &["config.json", "tokenizer.json"]);
+    let repo = cache.path().join("models--some-org--Tiny-Llama");
+    let snapshots = repo.join("snapshots");
+    fs::rename(snapshots.join(COMMIT), snapshots.join(OLD)).unwrap();
+    fs::write(repo.join("refs/main"), OLD).unwrap();
+    let (endpoint, _) = tiny_hub(model.clone(), false);
+    let env = HubEnv {
+        endpoint: Some(endpoint),
+        offline: false,
+        ..env(cache.path())
+    };
+    let dir = hub::all_files(&env, ID).unwrap();
+    assert!(dir.ends_with(COMMIT), "{}", dir.display());
+    assert_eq!(first_logits(&dir), first_logits(&model));
+}
+
+#[test]
 fn what_the_hub_refuses_is_one_clear_line() {
     let model = Copy::of("tiny-llama");
     let cache = tempfile::tempdir().unwrap();

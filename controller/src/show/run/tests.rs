@@ -1,7 +1,7 @@
 //! Tests of [`super`]: one run in full, in each format.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use contracts::run::{Mode, RunFailure, RunState, Stage};
+use contracts::run::{EventKind, Mode, RunFailure, RunState, Stage};
 use contracts::sample::{ErrorClass, TimingSource};
 
 use super::*;
@@ -36,24 +36,31 @@ fn failed() -> RunWithSamples {
 
 #[test]
 fn a_finished_run() {
-    let text = render(&done(), false, Format::Text).unwrap();
+    let text = render(&done(), &[], false, Format::Text).unwrap();
     insta::assert_snapshot!("run_text", text);
-    let markdown = render(&done(), false, Format::Markdown).unwrap();
+    let markdown = render(&done(), &[], false, Format::Markdown).unwrap();
     insta::assert_snapshot!("run_markdown", markdown);
 }
 
 #[test]
 fn a_failed_run_with_its_requests_and_log() {
-    let text = render(&failed(), true, Format::Text).unwrap();
+    let text = render(&failed(), &[], true, Format::Text).unwrap();
     insta::assert_snapshot!("run_failed_text", text);
-    let markdown = render(&failed(), true, Format::Markdown).unwrap();
+    let markdown = render(&failed(), &[], true, Format::Markdown).unwrap();
     insta::assert_snapshot!("run_failed_markdown", markdown);
 }
 
 #[test]
 fn json_has_all_that_the_text_has() {
     let run = done();
-    let json = render(&run, true, Format::Json).unwrap();
+    let events = [RunEvent {
+        seq: 1,
+        at_ms: 7,
+        what: EventKind::Log {
+            line: "loading".to_owned(),
+        },
+    }];
+    let json = render(&run, &events, true, Format::Json).unwrap();
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(document["schema"], 1);
     let record: RunRecord = serde_json::from_value(document["run"].clone()).unwrap();
@@ -68,8 +75,10 @@ fn json_has_all_that_the_text_has() {
         368
     );
     assert_eq!(document["footnotes"].as_array().unwrap().len(), 2);
+    let read: Vec<RunEvent> = serde_json::from_value(document["events"].clone()).unwrap();
+    assert_eq!(read, events);
     assert_eq!(document["samples"].as_array().unwrap().len(), 41);
-    let json = render(&run, false, Format::Json).unwrap();
+    let json = render(&run, &events, false, Format::Json).unwrap();
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(document.get("samples").is_none());
 }
