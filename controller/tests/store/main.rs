@@ -1,0 +1,7 @@
+//! The store on real SQLite files: what is written once, what is refused, and who may write when.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixtures;
+mod opening;
+mod storing;
