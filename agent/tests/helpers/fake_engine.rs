@@ -107,8 +107,14 @@ fn sleep_for_ever() -> ! {
 }
 
 fn up_and_sleep() -> ! {
-    println!("up");
+    up();
     sleep_for_ever()
+}
+
+/// Says that everything is in place. The agent that would read it may be dead by now; a child
+/// that panicked over that would end before the test looks for it.
+fn up() {
+    let _ = writeln!(std::io::stdout(), "up");
 }
 
 fn listen(at: &str) -> TcpListener {
@@ -121,7 +127,7 @@ fn listen(at: &str) -> TcpListener {
 
 fn serve(at: &str, body: &str, status: u16) {
     let listener = listen(at);
-    println!("up");
+    up();
     for stream in listener.incoming() {
         // A client that hangs up is none of our business.
         let _ = answer(stream.unwrap(), body, status);
@@ -143,7 +149,7 @@ fn answer(mut stream: TcpStream, body: &str, status: u16) -> std::io::Result<()>
 
 fn silent(at: &str) {
     let listener = listen(at);
-    println!("up");
+    up();
     let open: Vec<_> = listener.incoming().collect();
     drop(open);
 }
