@@ -10,6 +10,7 @@
 //! | `api` | HTTP |
 //! | `run` | the story of one run |
 //! | [`process`] | children: start, ready, stop, sweep |
+//! | [`prompts`] | what each request says |
 //! | [`load`] | requests and their instants |
 //! | [`host`] | the machine |
 
@@ -19,6 +20,7 @@ pub mod config;
 pub mod host;
 pub mod load;
 pub mod process;
+pub mod prompts;
 mod run;
 mod spool;
 mod state;

@@ -53,6 +53,9 @@ fn status(id: &str, engine: &str, mode: Mode) -> RunStatus {
                 threads: None,
                 stream: true,
                 options: BTreeMap::new(),
+                header_names: Vec::new(),
+                extra: BTreeMap::new(),
+                no_keepalive: false,
             },
             workload: workload(),
             limits: Limits {
@@ -62,6 +65,8 @@ fn status(id: &str, engine: &str, mode: Mode) -> RunStatus {
                 stall_timeout_ms: 120_000,
                 device_wait_ms: 0,
             },
+            salt: String::new(),
+            slo: None,
         },
         deadline_s: 14_400,
         created_unix_ms: NOON_UNIX_MS,
@@ -74,6 +79,7 @@ fn status(id: &str, engine: &str, mode: Mode) -> RunStatus {
             foreign_cpu_during: Some(0.02),
             agent_cpu_ms: Some(12.0),
             failed_requests: 0,
+            ..Validity::default()
         },
         lifecycle: Lifecycle {
             ready_ms: Some(152.0),
@@ -98,7 +104,9 @@ fn workload() -> Workload {
         load: Load::Closed { concurrency: 1 },
         n_runs: 20,
         warmup: 3,
+        duration_ms: None,
         cache: CacheState::AsIs,
+        tokenizer: None,
         allow_failures: AllowFailures::Count { n: 0 },
     }
 }
@@ -128,6 +136,7 @@ fn provenance(engine: &str) -> Provenance {
         }),
         host_fingerprint: "f1".to_owned(),
         definition: contracts::DEFINITION.to_owned(),
+        ..Provenance::default()
     }
 }
 

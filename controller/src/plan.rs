@@ -79,6 +79,8 @@ pub struct PlannedRun {
     pub block: u32,
     /// Place in the order, from 0.
     pub position: u32,
+    /// SHA-256 (hex) of its work.
+    pub workload_key: String,
     /// What the agent is asked to do.
     pub spec: RunSpec,
 }
@@ -90,8 +92,6 @@ pub struct Plan {
     pub arms: Vec<PlannedArm>,
     /// The runs in order.
     pub runs: Vec<PlannedRun>,
-    /// SHA-256 (hex) of the work.
-    pub workload_key: String,
     /// The order.
     pub order: Order,
     /// Passes.
@@ -103,6 +103,7 @@ pub fn engine_name(engine: &EngineRef) -> &str {
     match engine {
         EngineRef::Chapter { id } => id,
         EngineRef::Named { name, .. } => name,
+        EngineRef::Url { url, .. } => url,
     }
 }
 
@@ -119,6 +120,9 @@ pub fn plan(request: &Request) -> Plan {
                 threads: request.threads,
                 stream: request.stream || *mode == Mode::Offline,
                 options: request.options.clone(),
+                header_names: Vec::new(),
+                extra: BTreeMap::new(),
+                no_keepalive: false,
             };
             arms.push(PlannedArm {
                 letter: letter(arms.len()),
@@ -135,8 +139,11 @@ pub fn plan(request: &Request) -> Plan {
                 arm: arm.arm.clone(),
                 workload: request.workload.clone(),
                 limits: request.limits.clone(),
+                salt: String::new(),
+                slo: None,
             };
             Some(PlannedRun {
+                workload_key: workload_key(&spec.workload),
                 letter: arm.letter.clone(),
                 block,
                 position,
@@ -147,7 +154,6 @@ pub fn plan(request: &Request) -> Plan {
     Plan {
         arms,
         runs,
-        workload_key: workload_key(&request.workload),
         order: request.order,
         repeat: request.repeat,
     }
@@ -252,8 +258,10 @@ mod tests {
             sampling: SamplingParams::default(),
             load: Load::Closed { concurrency: 1 },
             n_runs: 20,
+            duration_ms: None,
             warmup: 3,
             cache: CacheState::AsIs,
+            tokenizer: None,
             allow_failures: AllowFailures::Count { n: 0 },
         }
     }

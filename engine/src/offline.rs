@@ -136,7 +136,12 @@ fn inputs(
     endpoint: Endpoint,
     has_template: bool,
 ) -> Result<Vec<Input>, EngineError> {
-    let PromptSource::Texts { texts } = prompts;
+    let PromptSource::Texts { texts } = prompts else {
+        return Err(EngineError::bad_input(
+            "prompts",
+            "only texts are possible yet",
+        ));
+    };
     if texts.is_empty() {
         return Err(EngineError::bad_input(
             "prompts",

@@ -29,4 +29,4 @@ pub use offline::{OfflineEvent, OfflineWatch, read_offline};
 pub use online::{JobError, OnlineJob, Server, drive_online};
 pub use tally::{DriveEnd, DriveOutcome, Phase, PhaseCount};
 pub use target::{Target, TargetError};
-pub use workload::{Bodies, Route};
+pub use workload::{Bodies, Body, BodyError, Route};

@@ -2,12 +2,15 @@
 //! the load asks. Today that is a closed loop of one slot; a slot knows nothing of its neighbours,
 //! so that more of them, or a schedule, change this file and not the client.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contracts::api::Secrets;
 use contracts::defaults;
-use contracts::run::{AllowFailures, Load, PromptSource, RunSpec};
+use contracts::run::{AllowFailures, Load, RunSpec};
 use contracts::sample::Sample;
+use engine::text::Text;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +20,7 @@ use super::clock::Clock;
 use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
 use super::target::{Target, TargetError};
 use super::workload::{Bodies, Route};
+use crate::prompts::{PromptError, Prompts};
 
 /// A server as the caller knows it.
 #[derive(Debug, Clone)]
@@ -38,6 +42,8 @@ pub struct OnlineJob {
     pub target: Target,
     /// What is sent.
     pub bodies: Bodies,
+    /// Headers beside our own, an API key among them: values are secrets.
+    pub headers: BTreeMap<String, String>,
     /// Requests before measuring.
     pub warmup: u32,
     /// Measured requests.
@@ -57,6 +63,9 @@ pub enum JobError {
     /// The server's address.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// The source of prompts.
+    #[error(transparent)]
+    Prompts(#[from] PromptError),
     /// A field of the spec.
     #[error("{field}: {why}")]
     Field {
@@ -69,32 +78,32 @@ pub enum JobError {
 
 impl OnlineJob {
     /// What `spec` asks of `server`.
-    pub fn from_spec(spec: &RunSpec, server: &Server) -> Result<Self, JobError> {
+    pub fn from_spec(
+        spec: &RunSpec,
+        server: &Server,
+        text: Option<Text>,
+        secrets: &Secrets,
+    ) -> Result<Self, JobError> {
         let workload = &spec.workload;
-        let Load::Closed { concurrency } = workload.load;
-        if concurrency != 1 {
+        let Load::Closed { concurrency: 1 } = workload.load else {
             return Err(JobError::Field {
-                field: "workload.load.concurrency",
-                why: format!("{concurrency} is not possible yet; one request at a time is"),
+                field: "workload.load",
+                why: "only one request at a time is possible yet".to_owned(),
             });
-        }
-        let PromptSource::Texts { texts } = &workload.prompts;
-        if texts.is_empty() {
-            return Err(JobError::Field {
-                field: "workload.prompts.texts",
-                why: "at least one prompt is needed".to_owned(),
-            });
-        }
+        };
+        let route = Route::resolve(workload.endpoint, server.chat_template);
         Ok(Self {
             target: Target::parse(&server.base_url)?,
             bodies: Bodies {
-                route: Route::resolve(workload.endpoint, server.chat_template),
+                route,
                 model: server.model.clone(),
-                prompts: Arc::from(texts.as_slice()),
+                prompts: Arc::new(Prompts::open(spec, route, text)?),
                 sampling: workload.sampling.clone(),
                 stream: spec.arm.stream,
                 return_token_ids: server.ours,
+                extra: spec.arm.extra.clone(),
             },
+            headers: secrets.headers.clone(),
             warmup: workload.warmup,
             n_runs: workload.n_runs,
             allow_failures: workload.allow_failures,
@@ -182,21 +191,23 @@ impl<'a> Slot<'a> {
         index: u32,
         cancel: &CancellationToken,
     ) -> Result<Sample, String> {
-        let body = self.job.bodies.body(index);
-        let body = body.map_err(|e| format!("the request cannot be written: {e}"))?;
+        let warmup = phase == Phase::Warmup;
+        let body = self.job.bodies.body(warmup, index, &[]);
+        let body = body.map_err(|e| e.to_string())?;
         // In a closed loop a request is due when the one before has ended and its slot is free.
         let start_ns = self.clock.now_ns();
         let mut sample = Sample {
             index,
-            warmup: phase == Phase::Warmup,
+            warmup,
             due_ns: start_ns,
             start_ns,
-            requested_tokens: self.job.bodies.sampling.max_tokens,
+            requested_tokens: body.requested_tokens,
+            planned_input_tokens: body.planned_input_tokens,
             ..Sample::default()
         };
         let counter = self.job.counter.as_ref();
         self.client
-            .request(body, &mut sample, counter, cancel.cancelled())
+            .request(body.bytes, &mut sample, counter, cancel.cancelled())
             .await;
         Ok(sample)
     }
@@ -241,7 +252,8 @@ mod tests {
 
     #[test]
     fn a_spec_becomes_a_job() {
-        let job = OnlineJob::from_spec(&spec(|_| ()), &server()).unwrap();
+        let job =
+            OnlineJob::from_spec(&spec(|_| ()), &server(), None, &Secrets::default()).unwrap();
         assert_eq!((job.warmup, job.n_runs), (3, 20));
         assert_eq!(job.bodies.route, Route::Chat);
         assert!(job.bodies.stream && job.bodies.return_token_ids);
@@ -254,8 +266,10 @@ mod tests {
     fn what_cannot_be_driven_is_refused_by_field() {
         let wide = spec(|s| s["workload"]["load"]["concurrency"] = json!(8));
         let empty = spec(|s| s["workload"]["prompts"]["texts"] = json!([]));
-        for (spec, field) in [(wide, "concurrency"), (empty, "workload.prompts.texts")] {
-            let error = OnlineJob::from_spec(&spec, &server()).err().unwrap();
+        for (spec, field) in [(wide, "workload.load"), (empty, "workload.prompts")] {
+            let error = OnlineJob::from_spec(&spec, &server(), None, &Secrets::default())
+                .err()
+                .unwrap();
             assert!(error.to_string().contains(field), "{error}");
         }
     }

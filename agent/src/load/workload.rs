@@ -1,5 +1,6 @@
 //! From a spec to the bodies of its requests. Pure; sending them is left to the client.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -7,6 +8,8 @@ use contracts::generate::SamplingParams;
 use contracts::openai::{ChatMessage, GenerationRequest, StreamOptions};
 use contracts::run::Endpoint;
 use serde_json::Value;
+
+use crate::prompts::{Content, PromptError, Prompts};
 
 /// An endpoint that is no longer open to choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,39 +41,78 @@ impl Route {
 }
 
 /// Makes the body of each request of a run, before that request's clock starts.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Bodies {
     /// Where they go.
     pub route: Route,
     /// The name that the server serves.
     pub model: String,
-    /// Request `i` of a phase takes prompt `i mod n`.
-    pub prompts: Arc<[String]>,
+    /// What each request says.
+    pub prompts: Arc<Prompts>,
     /// Request `i` of a phase draws with `seed + i`.
     pub sampling: SamplingParams,
     /// Ask for a stream.
     pub stream: bool,
     /// Ask for token ids: of our own engines only, others may refuse the field.
     pub return_token_ids: bool,
+    /// Put over the fields of the same name.
+    pub extra: BTreeMap<String, Value>,
+}
+
+/// A request ready to be sent.
+#[derive(Debug, Clone)]
+pub struct Body {
+    /// JSON.
+    pub bytes: Bytes,
+    /// Ceiling of the answer.
+    pub requested_tokens: u32,
+    /// Tokens that the prompt was made to have.
+    pub planned_input_tokens: Option<u32>,
+}
+
+/// A request that cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Its prompt.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    /// Its JSON.
+    #[error("the request cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
 }
 
 impl Bodies {
-    /// The body of request `index` of a phase.
-    pub fn body(&self, index: u32) -> Result<Bytes, serde_json::Error> {
-        let at = (index as usize).checked_rem(self.prompts.len());
-        let prompt = at.and_then(|at| self.prompts.get(at)).cloned();
-        let prompt = Value::String(prompt.unwrap_or_default());
+    /// Request `index` of a phase; `said` as in [`Prompts::prompt`].
+    pub fn body(&self, warmup: bool, index: u32, said: &[String]) -> Result<Body, BodyError> {
+        let prompt = self.prompts.prompt(warmup, index, said)?;
         let mut request = self.common(index);
-        match self.route {
-            Route::Chat => {
+        request.max_tokens = Some(i64::from(prompt.max_tokens));
+        match (self.route, prompt.content) {
+            (_, Content::Chat(messages)) => request.messages = Some(messages),
+            (Route::Chat, Content::Text(text)) => {
                 request.messages = Some(vec![ChatMessage {
                     role: "user".to_owned(),
-                    content: prompt,
+                    content: Value::String(text),
                 }]);
             }
-            Route::Completions => request.prompt = Some(prompt),
+            (Route::Completions, Content::Text(text)) => {
+                request.prompt = Some(Value::String(text));
+            }
         }
-        serde_json::to_vec(&request).map(Bytes::from)
+        let bytes = if self.extra.is_empty() {
+            serde_json::to_vec(&request)?
+        } else {
+            let mut document = serde_json::to_value(&request)?;
+            if let Some(fields) = document.as_object_mut() {
+                fields.extend(self.extra.clone());
+            }
+            serde_json::to_vec(&document)?
+        };
+        Ok(Body {
+            bytes: Bytes::from(bytes),
+            requested_tokens: prompt.max_tokens,
+            planned_input_tokens: prompt.planned_input_tokens,
+        })
     }
 
     /// Fields beyond OpenAI's own go out only where they change something, since strict servers
@@ -84,7 +126,6 @@ impl Bodies {
         let chat = self.route == Route::Chat;
         GenerationRequest {
             model: Some(self.model.clone()),
-            max_tokens: Some(i64::from(s.max_tokens)),
             temperature: Some(decimal(s.temperature)),
             top_p: Some(decimal(s.top_p)),
             top_k: (s.top_k != plain.top_k).then_some(i64::from(s.top_k)),
@@ -134,15 +175,16 @@ mod tests {
         Bodies {
             route,
             model: "default".into(),
-            prompts: Arc::from(["a".to_owned(), "b".to_owned()]),
+            prompts: Arc::new(Prompts::texts(vec!["a".into(), "b".into()], 40)),
             sampling: SamplingParams::default(),
             stream: true,
             return_token_ids: false,
+            extra: BTreeMap::new(),
         }
     }
 
     fn text(bodies: &Bodies, index: u32) -> String {
-        String::from_utf8(bodies.body(index).unwrap().to_vec()).unwrap()
+        String::from_utf8(bodies.body(false, index, &[]).unwrap().bytes.to_vec()).unwrap()
     }
 
     #[test]

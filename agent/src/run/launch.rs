@@ -78,7 +78,7 @@ pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<Launched, Failure>
         .await
         .map_err(|error| run.failed(error.to_string()))?;
     let (program, sha256) = opened.map_err(|error| run.failed(format!("{error:#}")))?;
-    super::measure::begin_provenance(run, sha256);
+    super::ready::begin_provenance(run, sha256);
 
     let mut child_spec = ChildSpec::new(program, run.folder.log_file());
     child_spec.env_remove = SECRETS.map(OsString::from).to_vec();
@@ -199,6 +199,9 @@ fn offline_job(spec: &RunSpec, resolved: &Resolved) -> OfflineJob {
         prompts: workload.prompts.clone(),
         endpoint: workload.endpoint,
         sampling: workload.sampling.clone(),
+        warmup_prompts: None,
+        ceilings: Vec::new(),
+        warmup_ceilings: Vec::new(),
         warmup: workload.warmup,
         n_runs: workload.n_runs,
         continue_on_error: workload.allow_failures != AllowFailures::Count { n: 0 },

@@ -1,29 +1,25 @@
-//! From a living child to its last sample: ready, warm-up, measured requests, and what is known of
-//! the engine by then.
+//! From a living child to its last sample: warm-up, measured requests, and whose CPU time it was.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use contracts::defaults::FOREIGN_CPU_WARN_SHARE;
-use contracts::host::BuildFacts;
-use contracts::run::{EngineRef, ModelFacts, Provenance, RunFailure, RunSpec, Stage};
+use contracts::run::{RunFailure, RunSpec};
 use contracts::sample::Sample;
-use contracts::worker::Health;
 use tokio::sync::mpsc;
 
 use super::launch::Link;
+use super::ready::{loaded, ready};
 use super::story::{Failure, Run};
 use crate::host::CpuMeter;
 use crate::load::{
-    Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, OnlineJob, Phase, Server,
-    drive_online, read_offline,
+    Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, OnlineJob, Phase, drive_online,
+    read_offline,
 };
-use crate::process::{self, Child, ReadyError};
+use crate::process::Child;
 
 /// Samples between the load generator and the spool: a full queue holds back the next request.
 const SAMPLES_QUEUE_MAX: usize = 64;
-/// The name under which our own server serves whatever it has loaded.
-const SERVED_NAME: &str = "default";
 
 /// Gets the child ready, then makes all requests and spools their samples.
 pub(super) async fn all(
@@ -65,7 +61,7 @@ async fn drive(
                 spawned,
             )
             .await?;
-            let job = OnlineJob::from_spec(spec, &server)
+            let job = OnlineJob::from_spec(spec, &server, None, &run.active.secrets)
                 .map_err(|error| run.failed(error.to_string()))?;
             let on_phase = |phase| begin(phase, cpu);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
@@ -87,42 +83,6 @@ async fn drive(
             .await)
         }
     }
-}
-
-/// Waits for the server's health, and notes what it says of itself.
-async fn ready(
-    run: &Run,
-    child: &Child,
-    base_url: &str,
-    instance: &str,
-    spec: &RunSpec,
-    spawned: Instant,
-) -> Result<Server, Failure> {
-    let timeout = Duration::from_millis(spec.limits.ready_timeout_ms);
-    let answer = process::wait_ready(
-        child,
-        &format!("{base_url}/health"),
-        Some(instance),
-        timeout,
-    )
-    .await;
-    let answer = answer.map_err(|error| match error {
-        ReadyError::Died { .. } => Failure::Gone(Stage::Load),
-        other => run.failed(other.to_string()),
-    })?;
-    let health: Health = serde_json::from_value(answer.health_json)
-        .map_err(|error| run.failed(format!("the server's /health: {error}")))?;
-    let chat_template = health
-        .model
-        .as_ref()
-        .is_some_and(|model| model.chat_template);
-    loaded(run, &health.build, health.model, spawned);
-    Ok(Server {
-        base_url: base_url.to_owned(),
-        model: SERVED_NAME.to_owned(),
-        chat_template,
-        ours: true,
-    })
 }
 
 /// What was stored, for the status.
@@ -200,52 +160,6 @@ fn begin(phase: Phase, cpu: &CpuWatch<'_>) {
     cpu.run.enter(phase.stage());
     if phase == Phase::Measure {
         cpu.begin();
-    }
-}
-
-/// What is known before the engine says anything.
-pub(super) fn begin_provenance(run: &Run, engine_sha256: String) {
-    let provenance = Provenance {
-        agent_build: build_word(&engine::cli::build_facts()),
-        engine_binary_sha256: Some(engine_sha256),
-        host_fingerprint: run.bench.facts.fingerprint.clone(),
-        definition: contracts::DEFINITION.to_owned(),
-        ..Provenance::default()
-    };
-    run.active.record.update(|status| {
-        let chapter = match &status.spec.arm.engine {
-            EngineRef::Chapter { id } => Some(id),
-            EngineRef::Named { chapter, .. } => chapter.as_ref(),
-        };
-        let title = chapter.and_then(|id| engine::chapters::find(id).ok());
-        status.provenance = Some(Provenance {
-            engine_title: title.map(|chapter| chapter.title.to_owned()),
-            ..provenance
-        });
-    });
-}
-
-/// What the engine says of itself once it has loaded: on record, and on disk for the case that we die.
-fn loaded(run: &Run, build: &BuildFacts, model: Option<ModelFacts>, spawned: Instant) {
-    let ready_ms = spawned.elapsed().as_secs_f64() * 1e3;
-    run.active.record.update(|status| {
-        status.lifecycle.ready_ms = Some(ready_ms);
-        let provenance = status.provenance.get_or_insert_default();
-        provenance.engine_build = Some(build_word(build));
-        provenance.engine_profile = Some(build.profile.clone());
-        provenance.model = model;
-    });
-    if let Err(error) = run.folder.save(&run.active.record.status()) {
-        tracing::warn!(run = %run.active.id, %error, "the run's status could not be saved");
-    }
-}
-
-/// `0.1.0+3fa1c2d`; without a commit the version alone.
-fn build_word(build: &BuildFacts) -> String {
-    if build.commit.is_empty() {
-        build.version.clone()
-    } else {
-        format!("{}+{}", build.version, build.commit)
     }
 }
 

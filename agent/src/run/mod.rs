@@ -9,6 +9,7 @@ mod ending;
 mod launch;
 mod measure;
 mod preflight;
+mod ready;
 pub mod record;
 pub mod resolve;
 mod story;
@@ -20,7 +21,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use contracts::api::StartRun;
+use contracts::api::{Secrets, StartRun};
 use contracts::host::HostFacts;
 use contracts::run::{Lifecycle, RunSpec, RunState, RunStatus, Validity};
 use tokio_util::sync::CancellationToken;
@@ -63,6 +64,8 @@ pub struct Active {
     pub id: RunId,
     /// Status and events.
     pub record: Arc<Record>,
+    /// Never stored.
+    pub secrets: Secrets,
     order: CancellationToken,
     interrupt: OnceLock<Interrupt>,
 }
@@ -159,7 +162,8 @@ impl Bench {
         check::deadline(request.deadline_s)?;
         let resolved = self.resolve(request.spec.clone()).await?;
         let lock = self.take_device(&id, &request.spec).await?;
-        self.begin(id, accepted(request), resolved, lock)
+        let secrets = request.secrets.clone();
+        self.begin(id, accepted(request), secrets, resolved, lock)
     }
 
     /// Makes the run's folder and lets it go its way. The slot is locked from before the folder is
@@ -169,6 +173,7 @@ impl Bench {
         self: &Arc<Self>,
         id: RunId,
         status: RunStatus,
+        secrets: Secrets,
         resolved: Resolved,
         lock: Option<OwnedFd>,
     ) -> Result<RunStatus, StartError> {
@@ -193,6 +198,7 @@ impl Bench {
         let active = Arc::new(Active {
             id,
             record: Arc::new(Record::new(status.clone())),
+            secrets,
             order: CancellationToken::new(),
             interrupt: OnceLock::new(),
         });

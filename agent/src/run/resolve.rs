@@ -79,6 +79,10 @@ fn engine_of(
             let chapter = engine::chapters::find(id).map_err(|error| unknown_chapter(&error))?;
             Ok((None, chapter.id.to_owned()))
         }
+        EngineRef::Url { .. } => Err(Refusal::new(
+            "arm.engine",
+            "servers that run already are not possible yet",
+        )),
         EngineRef::Named { name, chapter } => {
             let Some(entry) = engines.iter().find(|entry| entry.name == *name) else {
                 let known: Vec<&str> = engines.iter().map(|entry| entry.name.as_str()).collect();
@@ -178,7 +182,9 @@ fn workload(
         Endpoint::Auto => inspection.chat_template,
         endpoint => endpoint == Endpoint::Chat,
     };
-    let PromptSource::Texts { texts } = &workload.prompts;
+    let PromptSource::Texts { texts } = &workload.prompts else {
+        return Ok(());
+    };
     for (index, text) in texts.iter().enumerate() {
         fits(&inspection, index, text, chat, workload.sampling.max_tokens)?;
     }

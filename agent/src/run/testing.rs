@@ -21,6 +21,9 @@ pub fn fake_spec() -> RunSpec {
             threads: None,
             stream: true,
             options: BTreeMap::new(),
+            header_names: Vec::new(),
+            extra: BTreeMap::new(),
+            no_keepalive: false,
         },
         workload: Workload {
             model: "dummy:tiny-llm".to_owned(),
@@ -32,7 +35,9 @@ pub fn fake_spec() -> RunSpec {
             load: Load::Closed { concurrency: 1 },
             n_runs: 3,
             warmup: 1,
+            duration_ms: None,
             cache: CacheState::AsIs,
+            tokenizer: None,
             allow_failures: AllowFailures::Count { n: 0 },
         },
         limits: Limits {
@@ -42,6 +47,8 @@ pub fn fake_spec() -> RunSpec {
             stall_timeout_ms: 10_000,
             device_wait_ms: 0,
         },
+        salt: String::new(),
+        slo: None,
     }
 }
 

@@ -294,6 +294,7 @@ pub fn events_of(text: &str) -> Vec<RunEvent> {
 /// A request that starts `spec` under a new id.
 pub fn start_run(spec: &RunSpec) -> StartRun {
     StartRun {
+        secrets: Default::default(),
         run_id: ulid::Ulid::generate().to_string(),
         spec: spec.clone(),
         deadline_s: 120,
@@ -314,6 +315,9 @@ pub fn spec(chapter: &str, mode: Mode) -> RunSpec {
             threads: Some(1),
             stream: true,
             options: BTreeMap::new(),
+            header_names: Vec::new(),
+            extra: BTreeMap::new(),
+            no_keepalive: false,
         },
         workload: Workload {
             model: contracts::defaults::MODEL.to_owned(),
@@ -328,7 +332,9 @@ pub fn spec(chapter: &str, mode: Mode) -> RunSpec {
             load: Load::Closed { concurrency: 1 },
             n_runs: 3,
             warmup: 1,
+            duration_ms: None,
             cache: CacheState::AsIs,
+            tokenizer: None,
             allow_failures: AllowFailures::Count { n: 0 },
         },
         limits: Limits {
@@ -338,6 +344,8 @@ pub fn spec(chapter: &str, mode: Mode) -> RunSpec {
             stall_timeout_ms: ms,
             device_wait_ms: 0,
         },
+        salt: String::new(),
+        slo: None,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agent::load::{
     Bodies, Clock, DriveEnd, OnlineJob, Phase, Route, Target, Timeouts, drive_online,
 };
+use agent::prompts::Prompts;
 use contracts::generate::SamplingParams;
 use contracts::run::AllowFailures;
 use contracts::sample::Sample;
@@ -220,10 +221,12 @@ pub fn long_body(kind: &str, bytes: usize) -> Script {
 pub fn job(url: &str, warmup: u32, n_runs: u32) -> OnlineJob {
     OnlineJob {
         target: Target::parse(url).unwrap(),
+        headers: Default::default(),
         bodies: Bodies {
+            extra: Default::default(),
             route: Route::Completions,
             model: "default".into(),
-            prompts: Arc::from(["p".to_owned(), "q".to_owned()]),
+            prompts: Arc::new(Prompts::texts(vec!["p".to_owned(), "q".to_owned()], 40)),
             sampling: SamplingParams {
                 seed: 7,
                 ..SamplingParams::default()

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use contracts::run::{EngineRef, PromptSource};
+use contracts::run::EngineRef;
 
+use crate::compare::work::prompts_short;
 use crate::exit::Exit;
 use crate::fleet::LOCAL;
 use crate::plan::{Plan, engine_name};
@@ -79,19 +80,13 @@ fn text(plan: &Plan, agents: &[String]) -> String {
     let _ = writeln!(text, "Agents    {}", agents.join(", "));
     if let Some(run) = plan.runs.first() {
         let work = &run.spec.workload;
-        let PromptSource::Texts { texts } = &work.prompts;
-        let prompts = if texts.len() == 1 {
-            "prompt"
-        } else {
-            "prompts"
-        };
         let _ = writeln!(
             text,
-            "Workload  {}, {} {prompts}, at most {} tokens each ({})",
+            "Workload  {}, {}, at most {} tokens each ({})",
             work.model,
-            texts.len(),
+            prompts_short(&work.prompts),
             work.sampling.max_tokens,
-            plan.workload_key.get(..12).unwrap_or_default(),
+            run.workload_key.get(..12).unwrap_or_default(),
         );
     }
     let _ = writeln!(

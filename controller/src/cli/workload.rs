@@ -246,7 +246,9 @@ fn workload(config: &Config, args: WorkloadArgs) -> anyhow::Result<Workload> {
         },
         n_runs: between("--n-runs", n_runs, 1, defaults::N_RUNS_MAX)?,
         warmup: between("--warmup", warmup, 0, defaults::WARMUP_MAX)?,
+        duration_ms: None,
         cache: CacheState::AsIs,
+        tokenizer: None,
         allow_failures: config.required(
             "allow_failures",
             args.allow_failures,

@@ -1,11 +1,10 @@
 //! What is known of a run, as named words: two runs differ where these words do.
 
 use contracts::generate::SamplingParams;
-use contracts::run::{AllowFailures, Device, Load, PromptSource, RunSpec, Workload};
+use contracts::run::{AllowFailures, Device, RunSpec, Workload};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
-use crate::compare::Measured;
+use crate::compare::{Measured, work};
 use crate::show::words;
 use crate::stats::bench::measured;
 
@@ -50,17 +49,24 @@ pub fn facts(run: &Measured<'_>) -> Vec<Fact> {
 fn workload_facts(workload: &Workload) -> Vec<Fact> {
     let sampling = &workload.sampling;
     let of = |field, value: String| fact(Part::Workload, field, Some(value));
-    let Load::Closed { concurrency } = &workload.load;
     vec![
         of("model", workload.model.clone()),
-        of("prompts", prompts(&workload.prompts)),
+        of("prompts", work::prompts(&workload.prompts)),
         of("endpoint", words::snake(&workload.endpoint)),
         of("max_tokens", sampling.max_tokens.to_string()),
         of("sampling", self::sampling(sampling)),
-        of("concurrency", concurrency.to_string()),
+        of("load", work::load(&workload.load)),
         of("n_runs", workload.n_runs.to_string()),
+        of("duration", duration(workload.duration_ms)),
         of("warmup", workload.warmup.to_string()),
         of("cache", words::snake(&workload.cache)),
+        of(
+            "tokenizer",
+            workload
+                .tokenizer
+                .clone()
+                .unwrap_or_else(|| "the model's own".to_owned()),
+        ),
         of("allow_failures", allow_failures(&workload.allow_failures)),
     ]
 }
@@ -157,20 +163,8 @@ fn fact(part: Part, field: &'static str, value: Option<String>) -> Fact {
     Fact { part, field, value }
 }
 
-/// The workload in one line, for the head of a table.
-pub fn workload_words(workload: &Workload) -> String {
-    let PromptSource::Texts { texts } = &workload.prompts;
-    let Load::Closed { concurrency } = &workload.load;
-    format!(
-        "{}, {}, {} requests after {} of warm-up, {} at a time, at most {} tokens, {}",
-        workload.model,
-        words::count(texts.len() as u64, "prompt"),
-        workload.n_runs,
-        workload.warmup,
-        concurrency,
-        workload.sampling.max_tokens,
-        sampling(&workload.sampling),
-    )
+fn duration(ms: Option<u64>) -> String {
+    ms.map_or("by count".to_owned(), |ms| format!("{}s", ms as f64 / 1e3))
 }
 
 /// `cpu`, `cuda:0`, `metal:0`.
@@ -190,24 +184,8 @@ fn threads(spec: &RunSpec, in_use: Option<u32>) -> String {
     }
 }
 
-/// Number and hash of the prompts, and how the first begins.
-fn prompts(source: &PromptSource) -> String {
-    let PromptSource::Texts { texts } = source;
-    let mut hash = Sha256::new();
-    for text in texts {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
-    }
-    let hash = hex::encode(hash.finalize());
-    let first = words::excerpt(texts.first().map_or("", String::as_str), PROMPT_SHOWN);
-    format!("{} {} \"{first}\"", texts.len(), short(&hash))
-}
-
-/// Characters of the first prompt that are shown.
-const PROMPT_SHOWN: usize = 30;
-
 /// `greedy`, or every parameter that is not at its neutral value.
-fn sampling(sampling: &SamplingParams) -> String {
+pub(super) fn sampling(sampling: &SamplingParams) -> String {
     let plain = SamplingParams::default();
     let mut parts = Vec::new();
     if sampling.is_greedy() {
@@ -282,6 +260,6 @@ fn one_of<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Option<
 }
 
 /// The first digits of a hash.
-fn short(hash: &str) -> String {
+pub(super) fn short(hash: &str) -> String {
     hash.chars().take(HASH_SHOWN).collect()
 }

@@ -223,6 +223,7 @@ fn chapter(run: &RunRecord) -> Option<&str> {
     match &run.status.spec.arm.engine {
         EngineRef::Chapter { id } => Some(id),
         EngineRef::Named { chapter, .. } => chapter.as_deref(),
+        EngineRef::Url { .. } => None,
     }
 }
 

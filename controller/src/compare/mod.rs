@@ -12,6 +12,7 @@ mod facts;
 pub mod lint;
 pub mod outputs;
 pub mod pairing;
+pub mod work;
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,10 @@ use contracts::sample::Sample;
 use serde::Serialize;
 
 use crate::compare::cell::{Overhead, Row};
-pub use crate::compare::facts::workload_words;
 use crate::compare::lint::{Difference, Reason};
 use crate::compare::outputs::Outputs;
 use crate::compare::pairing::{Group, Pair, Pairing};
+pub use crate::compare::work::workload_words;
 use crate::record::RunRecord;
 use crate::selector::SelectorError;
 use crate::stats::bench::measured;
@@ -205,7 +206,7 @@ fn compare_pair(
     Cell {
         kind,
         workload_key: base_run.workload_key.clone(),
-        workload: facts::workload_words(&base_run.status.spec.workload),
+        workload: workload_words(&base_run.status.spec.workload),
         hostname: base_run.hostname.clone(),
         host_fingerprint: base_run.host_fingerprint.clone(),
         base: side(&pair.base, &base),

@@ -100,6 +100,7 @@ fn known(info: &HostInfo, engine: &EngineRef) -> Result<(), String> {
     };
     match engine {
         EngineRef::Chapter { id } => chapter(id),
+        EngineRef::Url { .. } => Ok(()),
         EngineRef::Named { name, .. } => {
             if info.engines.iter().any(|engine| engine.name == *name) {
                 return Ok(());

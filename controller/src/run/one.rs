@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contracts::api::{ErrorCode, StartRun};
+use contracts::api::{ErrorCode, Secrets, StartRun};
 use contracts::defaults::RUN_DEADLINE;
 use contracts::run::{Lifecycle, RunFailure, RunState, RunStatus, Stage, Validity};
 use tokio::time::Instant;
@@ -65,6 +65,7 @@ async fn start(session: &Session<'_>, host: &Host, run: &RunRecord) -> Result<()
         run_id: run.run_id.clone(),
         spec: run.status.spec.clone(),
         deadline_s: run.status.deadline_s,
+        secrets: Secrets::default(),
     };
     let wait = Duration::from_millis(request.spec.limits.device_wait_ms);
     let busy_until = Instant::now() + wait;
@@ -93,10 +94,13 @@ async fn start(session: &Session<'_>, host: &Host, run: &RunRecord) -> Result<()
 
 fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRecord {
     let run_id = Ulid::generate().to_string();
+    let mut spec = planned.spec.clone();
+    // Both arms of a block get the same nonces, and no two blocks do.
+    spec.salt = format!("{}/{}", session.session_id, planned.block);
     let status = RunStatus {
         run_id: run_id.clone(),
         state: RunState::Queued,
-        spec: planned.spec.clone(),
+        spec,
         deadline_s: RUN_DEADLINE.as_secs(),
         created_unix_ms: 0,
         ended_unix_ms: None,
@@ -118,7 +122,7 @@ fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRe
         host_fingerprint: host.info.host.fingerprint.clone(),
         hostname: host.info.host.hostname.clone(),
         engine: engine_name(&planned.spec.arm.engine).to_owned(),
-        workload_key: session.plan.workload_key.clone(),
+        workload_key: planned.workload_key.clone(),
         label: session.label.clone(),
         tags: session.tags.clone(),
         controller_build: crate::build(),

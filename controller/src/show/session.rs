@@ -76,6 +76,7 @@ pub fn compare_command(runs: &[&RunRecord]) -> Option<String> {
     let word = |run: &RunRecord| match &run.status.spec.arm.engine {
         EngineRef::Chapter { id } => id.clone(),
         EngineRef::Named { name, .. } => format!("engine:{name}"),
+        EngineRef::Url { url, .. } => format!("url:{url}"),
     };
     let mode = |run: &RunRecord| super::words::snake(&run.status.spec.arm.mode);
     let (a, b) = if first_arm.engine != other_arm.engine && first_arm.mode == other_arm.mode {

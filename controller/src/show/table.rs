@@ -60,6 +60,7 @@ pub fn title(run: &RunRecord) -> String {
     let engine = match (&run.status.spec.arm.engine, title) {
         (EngineRef::Chapter { id }, Some(title)) => format!("{} {title}", capitalised(id)),
         (EngineRef::Chapter { id }, None) => capitalised(id),
+        (EngineRef::Url { url, .. }, _) => url.clone(),
         (
             EngineRef::Named {
                 name,

@@ -9,7 +9,7 @@ use sqlx::{Row, Sqlite, Transaction};
 use super::rows::{count, json, parse_json, parse_word, uncount, word};
 use super::{Store, StoreError};
 
-/// Rows of one insert: 40 parameters each, below SQLite's limit of 32,766.
+/// Rows of one insert: 43 parameters each, below SQLite's limit of 32,766.
 const SAMPLES_PER_INSERT: usize = 500;
 
 /// A sample with its event times decoded.
@@ -40,7 +40,8 @@ const INSERT: &str = "insert into sample (run_id, warmup, sample_index, due_ns, 
      timing_source, engine_wall_ms, input_tokens, output_tokens, token_source, usage_tokens, \
      local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
      reused_connection, body_bytes, http_status, output_sha256, output_text, output_ids_json, \
-     input_ids_sha256, firm_steps, error_class, error_message) ";
+     input_ids_sha256, firm_steps, error_class, error_message, released_ns, reconnected, \
+     unterminated, planned_input_tokens) ";
 
 pub(super) async fn insert(
     transaction: &mut Transaction<'_, Sqlite>,
@@ -101,6 +102,10 @@ fn bind<'a>(
     row.push_bind(s.firm_steps);
     row.push_bind(s.error.as_ref().map(|error| word(&error.class)));
     row.push_bind(s.error.as_ref().map(|error| error.message.clone()));
+    row.push_bind(s.released_ns.map(count))
+        .push_bind(s.reconnected)
+        .push_bind(s.unterminated)
+        .push_bind(s.planned_input_tokens);
 }
 
 impl Store {
@@ -190,6 +195,10 @@ fn read_plain(row: &SqliteRow) -> Result<Sample, sqlx::Error> {
         text: row.try_get("output_text")?,
         input_ids_sha256: row.try_get("input_ids_sha256")?,
         firm_steps: row.try_get("firm_steps")?,
+        released_ns: instant("released_ns")?,
+        reconnected: row.try_get("reconnected")?,
+        unterminated: row.try_get("unterminated")?,
+        planned_input_tokens: row.try_get("planned_input_tokens")?,
         ..Sample::default()
     })
 }

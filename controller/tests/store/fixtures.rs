@@ -27,6 +27,9 @@ pub fn spec() -> RunSpec {
             threads: Some(2),
             stream: true,
             options: BTreeMap::new(),
+            header_names: Vec::new(),
+            extra: BTreeMap::new(),
+            no_keepalive: false,
         },
         workload: Workload {
             model: "dummy:tiny-llm".to_owned(),
@@ -41,7 +44,9 @@ pub fn spec() -> RunSpec {
             load: Load::Closed { concurrency: 1 },
             n_runs: 2,
             warmup: 1,
+            duration_ms: None,
             cache: CacheState::AsIs,
+            tokenizer: None,
             allow_failures: AllowFailures::Percent { percent: 50.0 },
         },
         limits: Limits {
@@ -51,6 +56,8 @@ pub fn spec() -> RunSpec {
             stall_timeout_ms: 4,
             device_wait_ms: 5,
         },
+        salt: String::new(),
+        slo: None,
     }
 }
 
@@ -149,6 +156,10 @@ pub fn samples() -> Vec<Sample> {
         ..Sample::default()
     };
     let full = Sample {
+        released_ns: Some(1),
+        reconnected: true,
+        unterminated: true,
+        planned_input_tokens: Some(5),
         index: 0,
         warmup: false,
         due_ns: 1,

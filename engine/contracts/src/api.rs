@@ -5,6 +5,8 @@
 //! | `GET /health` | `{"status":"ok"}`, open to all |
 //! | `GET /v1/host` | [`HostInfo`](crate::host::HostInfo) |
 //! | `POST /v1/check` with [`CheckRequest`] | 200 [`CheckAnswer`], or 422 naming the field: could this spec run here |
+//! | `POST /v1/doctor` with [`DoctorRequest`] | [`ServerReport`](crate::doctor::ServerReport): what a server does; takes as long as its answers |
+//! | `POST /v1/calibrate` with [`CalibrateRequest`] | [`ClientFloor`](crate::calibrate::ClientFloor): this agent's own floor; 409 busy |
 //! | `POST /v1/runs` with [`StartRun`] | 202 [`RunStatus`](crate::run::RunStatus); 409 another spec or busy; 422 cannot run; 503 quarantined |
 //! | `GET /v1/runs` | [`RunList`] |
 //! | `GET /v1/runs/{id}` | [`RunStatus`](crate::run::RunStatus) |
@@ -15,6 +17,9 @@
 //!
 //! Every call but `/health` needs `Authorization: Bearer TOKEN` where the agent has a token, and
 //! `chapterbench-protocol: 1` ([`PROTOCOL_HEADER`]); another protocol is refused with 426 before any work.
+
+use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +38,57 @@ pub struct StartRun {
     pub spec: RunSpec,
     /// Seconds after which the agent ends the run as failed.
     pub deadline_s: u64,
+    /// Values that are never stored.
+    #[serde(default, skip_serializing_if = "Secrets::is_empty")]
+    pub secrets: Secrets,
+}
+
+/// Header values of requests to a measured server, by lower-case name: an API key among them, as
+/// `authorization`. Held in memory only; [`Arm::header_names`](crate::run::Arm::header_names) is
+/// what is stored.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secrets {
+    /// Values by name.
+    pub headers: BTreeMap<String, String>,
+}
+
+impl Secrets {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.headers.is_empty()
+    }
+}
+
+impl fmt::Debug for Secrets {
+    /// Names only: this must be safe to log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.headers.keys()).finish()
+    }
+}
+
+/// `POST /v1/doctor`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DoctorRequest {
+    /// `http://host:port` or `https://…`, with or without `/v1`.
+    pub url: String,
+    /// The model's name there; none asks `/v1/models`.
+    #[serde(default)]
+    pub served_name: Option<String>,
+    /// Of each probe.
+    pub request_timeout_ms: u64,
+    /// Values that are never stored.
+    #[serde(default)]
+    pub secrets: Secrets,
+}
+
+/// `POST /v1/calibrate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CalibrateRequest {
+    /// Streams at once, one measurement each.
+    pub streams: Vec<u32>,
 }
 
 /// `POST /v1/check`.

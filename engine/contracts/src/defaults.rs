@@ -40,6 +40,38 @@ pub const FOREIGN_CPU_WARN_SHARE: f64 = 0.05;
 /// tokens must agree up to the first such step and are not judged after it.
 pub const NEAR_TIE_LOGITS: f32 = 0.02;
 
+/// Dispatch lag of which more makes a run client-bound: the client, not the schedule or the server,
+/// decided when requests went out.
+pub const DISPATCH_LAG_P99_MS_MAX: f64 = 10.0;
+/// Share of one core that the load generator's thread may use before a run is client-bound.
+pub const CLIENT_BUSY_SHARE_MAX: f64 = 0.85;
+/// Share of the asked slots that must be in flight in the steady part, else a run is client-bound.
+pub const IN_FLIGHT_SHARE_MIN: f64 = 0.975;
+/// Share of the offered rate that must be achieved, else a run is degraded: the server is saturated.
+pub const ACHIEVED_SHARE_MIN: f64 = 0.95;
+/// Share of failed requests above which a run is degraded.
+pub const ERROR_SHARE_MAX: f64 = 0.01;
+/// Share of broken-off answers above which a run is degraded.
+pub const TRUNCATED_SHARE_MAX: f64 = 0.0;
+/// With `ignore_eos`, share of answers shorter than asked above which a run is degraded.
+pub const SHORT_SHARE_MAX: f64 = 0.0;
+/// Share of prompts of another length than made above which a run is degraded.
+pub const INPUT_MISMATCH_SHARE_MAX: f64 = 0.0;
+/// Share of answers counted differently by server and tokenizer above which a run is degraded.
+pub const TOKEN_MISMATCH_SHARE_MAX: f64 = 0.05;
+/// Drift of the median wall time within a run above which it is degraded.
+pub const DRIFT_SHARE_MAX: f64 = 0.25;
+/// Measured requests below which drift is not judged.
+pub const DRIFT_REQUESTS_MIN: u32 = 30;
+
+/// Slots of a closed loop, and a cap of an open one, at most.
+pub const CONCURRENCY_MAX: u32 = 50_000;
+/// Requests a second of an open loop, at most.
+pub const RATE_PER_S_MAX: f64 = 100_000.0;
+/// Streams at once that `calibrate --client` measures.
+pub const CALIBRATE_STREAMS: [u32; 3] = [1, 100, 1000];
+/// Extra headers, and extra body fields, of one spec, at most.
+pub const EXTRAS_MAX: usize = 64;
 /// Measured requests of one run, at most.
 pub const N_RUNS_MAX: u32 = 1_000_000;
 /// Warm-up requests of one run, at most.

@@ -3,7 +3,8 @@
 //! Three boundaries use these types:
 //!
 //! * **controller ↔ agent**, HTTP and JSON: [`run`] (what to do and how it stands), [`host`] (who
-//!   answers), [`sample`] (what was measured), [`api`] (bodies and errors).
+//!   answers), [`sample`] (what was measured), [`api`] (bodies and errors), [`doctor`] (what a
+//!   server of others does), [`calibrate`] (the client's own floor).
 //! * **agent ↔ engine**, a child process: [`worker`] (the offline worker's lines, the server's
 //!   `/health`), [`openai`] (what the server speaks).
 //! * **engine ↔ its caller**, in one process: [`generate`] (the contract that never changes from
@@ -14,7 +15,9 @@
 //! are ignored, since `protocol` is checked before any work.
 
 pub mod api;
+pub mod calibrate;
 pub mod defaults;
+pub mod doctor;
 pub mod generate;
 pub mod host;
 pub mod openai;

@@ -18,6 +18,9 @@ pub struct Sample {
 
     /// When it should have started.
     pub due_ns: u64,
+    /// When a slot was free for it, where it had to wait for one after it was due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_ns: Option<u64>,
     /// When it was handed to the client.
     pub start_ns: u64,
     /// When its connection was open, if it had to be opened.
@@ -94,6 +97,16 @@ pub struct Sample {
     /// Whether the connection had been used before.
     #[serde(default)]
     pub reused_connection: bool,
+    /// A kept connection was closed before any byte of the answer came, and the request was sent
+    /// again on a new one; all instants from `connected_ns` on are those of the second.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reconnected: bool,
+    /// The stream said that it was over, but its HTTP body was never ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unterminated: bool,
+    /// Tokens that the prompt was made to have, where it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_input_tokens: Option<u32>,
     /// Body bytes received.
     #[serde(default)]
     pub bytes: u64,
@@ -173,8 +186,14 @@ pub struct SampleError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
-    /// The connection could not be opened.
+    /// The name does not resolve.
+    Dns,
+    /// Nobody listens there.
+    Refused,
+    /// The connection could not be opened for another reason.
     Connect,
+    /// TLS: no handshake, or a certificate that is not trusted.
+    Tls,
     /// Opening the connection took too long.
     ConnectTimeout,
     /// No byte of an answer in time.
@@ -183,11 +202,17 @@ pub enum ErrorClass {
     StallTimeout,
     /// The whole request took too long.
     TotalTimeout,
-    /// A status that is not 2xx.
+    /// 401 or 403: the key is missing or wrong.
+    Unauthorized,
+    /// Another status that is not 2xx.
     HttpStatus,
+    /// A 200 with a content type that is no answer of this API (an HTML page).
+    ContentType,
     /// A redirect: a measured server must answer itself.
     Redirect,
-    /// The connection broke, or HTTP was violated.
+    /// The server reset the connection.
+    Reset,
+    /// The connection broke otherwise, or HTTP was violated.
     Transport,
     /// An error object inside a 200 stream.
     StreamError,

@@ -53,8 +53,18 @@ pub struct OfflineJob {
     /// The chapter's own options.
     #[serde(default)]
     pub options: std::collections::BTreeMap<String, String>,
-    /// Prompts.
+    /// Prompts: always [`PromptSource::Texts`] or [`PromptSource::Conversations`] whose history is
+    /// complete; what had to be made, the agent has made.
     pub prompts: PromptSource,
+    /// Prompts of warm-up requests; none: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup_prompts: Option<PromptSource>,
+    /// Ceiling of each measured request; empty: the sampling's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ceilings: Vec<u32>,
+    /// Ceiling of each warm-up request; empty: the sampling's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warmup_ceilings: Vec<u32>,
     /// Template or not.
     pub endpoint: Endpoint,
     /// Sampling and ceiling; request `i` draws with `seed + i`.

@@ -41,6 +41,9 @@ fn job(chapter: &str) -> OfflineJob {
         prompts: PromptSource::Texts { texts },
         endpoint: Endpoint::Auto,
         sampling,
+        warmup_prompts: None,
+        ceilings: Vec::new(),
+        warmup_ceilings: Vec::new(),
         warmup: 1,
         n_runs: 3,
         continue_on_error: false,
@@ -252,7 +255,9 @@ fn online(chapter: &str, job: &OfflineJob, chat: bool) -> Vec<Completion> {
     while http::get(address, "/health").status != 200 {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let PromptSource::Texts { texts } = &job.prompts;
+    let PromptSource::Texts { texts } = &job.prompts else {
+        unreachable!("the job has texts")
+    };
     let ask = |index: u32| {
         let text = &texts[index as usize % texts.len()];
         let (path, mut body) = match chat {

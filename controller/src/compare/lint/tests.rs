@@ -125,7 +125,10 @@ fn prompts_that_begin_alike_are_told_apart() {
     let base = plain("ch01");
     let mut candidate = plain("ch01");
     let contracts::run::PromptSource::Texts { texts } =
-        &mut candidate.run.status.spec.workload.prompts;
+        &mut candidate.run.status.spec.workload.prompts
+    else {
+        unreachable!("fixtures have texts")
+    };
     texts.push("And the sea?".to_owned());
     assert_eq!(fields(&base, &candidate), ["prompts"]);
 }

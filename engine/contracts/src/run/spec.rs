@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::PromptSource;
 use crate::generate::SamplingParams;
 
 /// An arm plus a workload: all that a run needs.
@@ -16,6 +18,30 @@ pub struct RunSpec {
     pub workload: Workload,
     /// How long each wait may take.
     pub limits: Limits,
+    /// What the nonces of cold prompts are made from beside seed and index: session and block, so
+    /// that both arms of a block get the same prompts and no two blocks do. No part of the
+    /// workload's key.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub salt: String,
+    /// What a good request is, where the user said so: for figures, not for the engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Slo>,
+}
+
+/// What a request must meet to count as good (`--goodput`). One that lacks a metric that is named
+/// here does not meet it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slo {
+    /// Time to first token, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<f64>,
+    /// Time per output token, at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpot_ms: Option<f64>,
+    /// Wall time, at most: from due in an open loop, else from sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<f64>,
 }
 
 /// What is being judged: engine, mode and how it is set up.
@@ -34,9 +60,20 @@ pub struct Arm {
     pub threads: Option<u32>,
     /// Online: ask for a stream where the engine can. Offline: no meaning, kept true.
     pub stream: bool,
-    /// Options that only this chapter knows, by name (the fake chapter's clock).
+    /// Options by name: those that only this chapter knows, or the choices that an engine's entry
+    /// in `engines.toml` offers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
+    /// Names of the headers that are sent beside our own; their values are secrets and travel in
+    /// [`Secrets`](crate::api::Secrets).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub header_names: Vec<String>,
+    /// Fields put into each request's body, over those of the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, Value>,
+    /// A connection for each request; connecting then counts in the wall time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_keepalive: bool,
 }
 
 /// An engine by name: never a command, never a path.
@@ -55,6 +92,14 @@ pub enum EngineRef {
         /// The chapter to run, where the entry is another build of ours.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chapter: Option<String>,
+    },
+    /// A server that runs already and is left running.
+    Url {
+        /// `http://host:port` or `https://…`, with or without `/v1`.
+        url: String,
+        /// The model's name there; none asks `/v1/models`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        served_name: Option<String>,
     },
 }
 
@@ -112,25 +157,21 @@ pub struct Workload {
     pub sampling: SamplingParams,
     /// How requests are offered.
     pub load: Load,
-    /// Measured requests.
+    /// Measured requests; with `duration_ms`, the most that it may come to.
     pub n_runs: u32,
+    /// Send measured requests for this long, then wait for the last of them; none: `n_runs` of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
     /// Requests before measuring.
     pub warmup: u32,
     /// What the prompts do to an engine's caches.
     pub cache: CacheState,
+    /// A model directory, `.gguf` file or `tokenizer.json` that counts and makes tokens for
+    /// servers of others; none: the model's own where the agent can read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
     /// How many failed requests a run may have.
     pub allow_failures: AllowFailures,
-}
-
-/// Where prompts come from. Request `i` (warm-up counted apart) takes prompt `i mod n`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum PromptSource {
-    /// Given word for word.
-    Texts {
-        /// At least one.
-        texts: Vec<String>,
-    },
 }
 
 /// Which of OpenAI's endpoints, and so whether the chat template is applied; offline alike.
@@ -145,7 +186,8 @@ pub enum Endpoint {
     Completions,
 }
 
-/// How requests are offered.
+/// How requests are offered. Warm-up requests come first under the same load and hand over to the
+/// measured ones without a pause: at least as many as there are slots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Load {
@@ -153,6 +195,44 @@ pub enum Load {
     Closed {
         /// Slots.
         concurrency: u32,
+    },
+    /// Requests come at their times, whatever became of those before. The schedule is made
+    /// beforehand from the sampling's seed.
+    Open {
+        /// Requests a second.
+        rate_per_s: f64,
+        /// How the times are spread.
+        arrival: Arrival,
+        /// In flight at once, at most; what is due beyond it waits in the client, and is seen to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_in_flight: Option<u32>,
+    },
+    /// All requests are due at once (`--rate inf`).
+    Burst {
+        /// As in [`Load::Open`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_in_flight: Option<u32>,
+    },
+    /// Requests come at the times of [`PromptSource::Trace`].
+    Trace {
+        /// As in [`Load::Open`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        max_in_flight: Option<u32>,
+    },
+}
+
+/// How the times of an open loop are spread around their rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Arrival {
+    /// Equal gaps.
+    Constant,
+    /// Exponential gaps: independent users.
+    Poisson,
+    /// Gamma gaps: below 1 in bursts, 1 is Poisson, above it more even.
+    Gamma {
+        /// Shape of the distribution (vLLM's burstiness).
+        shape: f64,
     },
 }
 
@@ -162,6 +242,10 @@ pub enum Load {
 pub enum CacheState {
     /// Prompts are sent as they are.
     AsIs,
+    /// Each prompt begins with a nonce that no other request of any run has had.
+    Cold,
+    /// Prompts are sent as they are, and the caches are declared to hold them.
+    Warm,
 }
 
 /// How many failed requests a run may have before it fails.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::RunSpec;
+use super::{RunSpec, Validity};
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +141,15 @@ pub struct Provenance {
     pub host_fingerprint: String,
     /// Id of the definitions.
     pub definition: String,
+    /// The command line of a server that the agent's config names, as it was started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// SHA-256 (hex) of the tokenizer that counted and made tokens here, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer_sha256: Option<String>,
+    /// The model's name in requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served_name: Option<String>,
 }
 
 /// What an engine loaded, as it reports.
@@ -164,23 +173,6 @@ pub struct ModelFacts {
     pub threads: u32,
     /// Whether it has a chat template.
     pub chat_template: bool,
-}
-
-/// Figures that say whether a measurement can be believed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Validity {
-    /// Share of the machine's CPU used by others before the run, 0 to 1.
-    #[serde(default)]
-    pub foreign_cpu_before: Option<f64>,
-    /// The same while measuring.
-    #[serde(default)]
-    pub foreign_cpu_during: Option<f64>,
-    /// CPU time of the agent itself while measuring.
-    #[serde(default)]
-    pub agent_cpu_ms: Option<f64>,
-    /// Failed measured requests.
-    #[serde(default)]
-    pub failed_requests: u32,
 }
 
 /// How a child's life went.

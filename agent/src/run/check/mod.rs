@@ -2,18 +2,18 @@
 //!
 //! What depends on this host (chapters, engines, models) is [`super::resolve`]'s.
 
+mod work;
+
 use contracts::defaults;
 use contracts::generate::SamplingParams;
-use contracts::run::{
-    AllowFailures, Arm, EngineRef, Limits, Load, PromptSource, RunSpec, Workload,
-};
+use contracts::run::{Arm, EngineRef, Limits, RunSpec};
 
 /// Options of one arm, at most: a chapter has a handful.
 const OPTIONS_MAX: usize = 32;
 /// Bytes of an option's value, of a chapter's id, of an engine's name.
 const NAME_BYTES_MAX: usize = 256;
-/// Bytes of the model's name or path.
-const MODEL_BYTES_MAX: usize = 4_096;
+/// Bytes of a model's name, of a path, of a URL, of a salt.
+const PATH_BYTES_MAX: usize = 4_096;
 /// Wait for a server to get ready, at most: large models load for minutes, not hours.
 const READY_TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// SIGTERM to SIGKILL, at most: a cancelled run keeps the host busy that long.
@@ -48,7 +48,9 @@ impl Refusal {
 /// The first field that is out of bounds, if any.
 pub fn spec(spec: &RunSpec) -> Result<(), Refusal> {
     arm(&spec.arm)?;
-    workload(&spec.workload)?;
+    work::workload(&spec.workload)?;
+    slo(spec)?;
+    bytes("salt", &spec.salt)?;
     sampling(&spec.workload.sampling)?;
     limits(&spec.limits)
 }
@@ -70,6 +72,18 @@ fn arm(arm: &Arm) -> Result<(), Refusal> {
                 name("arm.engine.chapter", chapter)?;
             }
         }
+        EngineRef::Url { url, served_name } => {
+            bytes("arm.engine.url", url)?;
+            if let Some(served_name) = served_name {
+                bytes("arm.engine.served_name", served_name)?;
+            }
+        }
+    }
+    for (field, len) in [
+        ("arm.header_names", arm.header_names.len()),
+        ("arm.extra", arm.extra.len()),
+    ] {
+        bounded(field, len as u64, 0, defaults::EXTRAS_MAX as u64)?;
     }
     if let Some(threads) = arm.threads {
         bounded(
@@ -96,56 +110,6 @@ fn arm(arm: &Arm) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-fn workload(workload: &Workload) -> Result<(), Refusal> {
-    let model = &workload.model;
-    if model.is_empty() || model.len() > MODEL_BYTES_MAX || model.contains('\0') {
-        return Err(Refusal::new(
-            "workload.model",
-            "empty, too long, or has a NUL",
-        ));
-    }
-    let PromptSource::Texts { texts } = &workload.prompts;
-    bounded(
-        "workload.prompts.texts",
-        texts.len() as u64,
-        1,
-        defaults::PROMPTS_MAX as u64,
-    )?;
-    if let Some(index) = texts
-        .iter()
-        .position(|text| text.len() > defaults::PROMPT_BYTES_MAX)
-    {
-        let message = format!(
-            "prompt {index} has more than {} bytes",
-            defaults::PROMPT_BYTES_MAX
-        );
-        return Err(Refusal::new("workload.prompts.texts", message));
-    }
-    let Load::Closed { concurrency } = workload.load;
-    if concurrency != 1 {
-        let message = format!("{concurrency} asked for; this build measures one request at a time");
-        return Err(Refusal::new("workload.load.concurrency", message));
-    }
-    bounded(
-        "workload.n_runs",
-        workload.n_runs.into(),
-        1,
-        defaults::N_RUNS_MAX.into(),
-    )?;
-    bounded(
-        "workload.warmup",
-        workload.warmup.into(),
-        0,
-        defaults::WARMUP_MAX.into(),
-    )?;
-    match workload.allow_failures {
-        AllowFailures::Percent { percent } if !(0.0..=100.0).contains(&percent) => Err(
-            Refusal::new("workload.allow_failures.percent", "must be from 0 to 100"),
-        ),
-        _ => Ok(()),
-    }
 }
 
 fn sampling(sampling: &SamplingParams) -> Result<(), Refusal> {
@@ -239,6 +203,29 @@ fn limits(limits: &Limits) -> Result<(), Refusal> {
     )
 }
 
+fn slo(spec: &RunSpec) -> Result<(), Refusal> {
+    let Some(slo) = &spec.slo else { return Ok(()) };
+    let limits = [
+        ("slo.ttft_ms", slo.ttft_ms),
+        ("slo.tpot_ms", slo.tpot_ms),
+        ("slo.wall_ms", slo.wall_ms),
+    ];
+    for (field, limit) in limits {
+        if limit.is_some_and(|ms| !(ms.is_finite() && ms > 0.0)) {
+            return Err(Refusal::new(field, "must be above 0"));
+        }
+    }
+    Ok(())
+}
+
+/// A text that stands in a command line, a request or a name of a file.
+fn bytes(field: &str, text: &str) -> Result<(), Refusal> {
+    if text.len() > PATH_BYTES_MAX || text.contains('\0') {
+        return Err(Refusal::new(field, "too long, or has a NUL"));
+    }
+    Ok(())
+}
+
 fn bounded(field: &str, value: u64, min: u64, max: u64) -> Result<(), Refusal> {
     if (min..=max).contains(&value) {
         return Ok(());
@@ -263,6 +250,8 @@ fn name(field: &str, name: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use contracts::run::{AllowFailures, Load, PromptSource};
+
     use super::*;
     use crate::run::testing::fake_spec;
 
@@ -283,7 +272,7 @@ mod tests {
                 s.workload.prompts = PromptSource::Texts { texts: vec![] }
             }),
             ("workload.load.concurrency", |s| {
-                s.workload.load = Load::Closed { concurrency: 2 }
+                s.workload.load = Load::Closed { concurrency: 0 }
             }),
             ("workload.sampling.max_tokens", |s| {
                 s.workload.sampling.max_tokens = 0
