@@ -10,7 +10,7 @@ use agent::load::{
 };
 use agent::prompts::Prompts;
 use contracts::generate::SamplingParams;
-use contracts::run::AllowFailures;
+use contracts::run::{AllowFailures, Load};
 use contracts::sample::Sample;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -234,8 +234,12 @@ pub fn job(url: &str, warmup: u32, n_runs: u32) -> OnlineJob {
             stream: true,
             return_token_ids: false,
         },
+        load: Load::Closed { concurrency: 1 },
+        trace_due_ms: Default::default(),
         warmup,
         n_runs,
+        duration: None,
+        keepalive: true,
         allow_failures: AllowFailures::Count { n: 0 },
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
