@@ -236,11 +236,11 @@ async fn a_cancel_ends_the_request_under_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_store_fails_the_run() {
     let server = support::serve(|_| usual_stream()).await;
-    let job = job(&server.url, 0, 5);
+    let job = job(&server.url, 0, 100_000);
     let (out, samples) = mpsc::channel(1);
     drop(samples);
     let cancel = CancellationToken::new();
     let end = drive_online(&job, Clock::start(), &out, |_| (), &cancel).await;
     assert!(matches!(end.outcome, DriveOutcome::Failed { .. }));
-    assert_eq!(end.measured.ended, 1);
+    assert!(end.measured.ended < 100_000);
 }

@@ -3,7 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod drive_closed;
+mod drive_ends;
+mod drive_memory;
+mod drive_open;
 mod faults;
 mod measure;
 mod offline;
+mod queueing;
 mod support;
