@@ -10,6 +10,7 @@ mod answer;
 mod client;
 mod clock;
 pub mod event_times;
+mod files;
 mod offline;
 mod online;
 pub mod sse;
@@ -20,9 +21,10 @@ mod workload;
 pub use answer::{Answer, TokenCounter};
 pub use client::{
     ANSWER_BYTES_MAX, Client, ClientConfig, ClientError, Ended, Shared, Target, TargetError,
-    Timeouts,
+    Timeouts, read_answer,
 };
 pub use clock::Clock;
+pub use files::ensure_open_files;
 pub use offline::{OfflineEvent, OfflineWatch, read_offline};
 pub use online::{JobError, OnlineJob, Server, drive_online};
 pub use tally::{DriveEnd, DriveOutcome, Phase, PhaseCount};

@@ -3,7 +3,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod asking;
+mod bad_servers;
+mod conformance;
+mod conformance_http;
+mod conformance_usage;
 mod faults;
 mod measure;
 mod offline;
 mod support;
+mod tls;
