@@ -3,6 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod asking;
+mod bad_servers;
+mod conformance;
+mod conformance_http;
+mod conformance_usage;
 mod drive_closed;
 mod drive_ends;
 mod drive_memory;
@@ -12,3 +17,4 @@ mod measure;
 mod offline;
 mod queueing;
 mod support;
+mod tls;
