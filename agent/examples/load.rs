@@ -9,9 +9,9 @@
 
 use std::io::Write;
 
-use agent::load::{Clock, OnlineJob, Server, drive_online, event_times};
+use agent::calibrate::{closed_loop, job};
+use agent::load::{Clock, drive_online, event_times};
 use anyhow::Context;
-use contracts::api::Secrets;
 use contracts::run::RunSpec;
 use contracts::sample::Sample;
 use serde_json::json;
@@ -26,7 +26,9 @@ fn main() -> anyhow::Result<()> {
     let [url, streams, requests, tokens, file] = words.as_slice() else {
         anyhow::bail!("usage: load URL STREAMS REQUESTS TOKENS ROWS_FILE");
     };
-    let spec = spec(url, streams.parse()?, requests.parse()?, tokens.parse()?)?;
+    let (streams, requests): (u32, u32) = (streams.parse()?, requests.parse()?);
+    let warmup = streams.min(requests.saturating_sub(1));
+    let spec = closed_loop(url, streams, warmup, requests - warmup, tokens.parse()?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -39,13 +41,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn drive(url: &str, spec: &RunSpec) -> anyhow::Result<Vec<Sample>> {
-    let server = Server {
-        base_url: url.to_owned(),
-        model: "metronome".to_owned(),
-        chat_template: true,
-        ours: false,
-    };
-    let job = OnlineJob::from_spec(spec, &server, None, &Secrets::default())?;
+    let job = job(spec, url)?;
     let (out, mut samples) = mpsc::channel(SAMPLES_QUEUE_MAX);
     let kept = tokio::spawn(async move {
         let mut kept = Vec::new();
@@ -59,29 +55,6 @@ async fn drive(url: &str, spec: &RunSpec) -> anyhow::Result<Vec<Sample>> {
     drop(out);
     eprintln!("{:?}", end.outcome);
     kept.await.context("collect the samples")
-}
-
-fn spec(url: &str, streams: u32, requests: u32, tokens: u32) -> anyhow::Result<RunSpec> {
-    let prompt = vec!["word"; 32].join(" ");
-    let warmup = streams.min(requests.saturating_sub(1));
-    let spec = json!({
-        "arm": {
-            "engine": {"kind": "url", "url": url}, "mode": "online", "dtype": null,
-            "device": {"kind": "cpu"}, "threads": null, "stream": true,
-        },
-        "workload": {
-            "model": "metronome", "prompts": {"kind": "texts", "texts": [prompt]},
-            "endpoint": "chat", "sampling": {"max_tokens": tokens},
-            "load": {"kind": "closed", "concurrency": streams},
-            "n_runs": requests - warmup, "warmup": warmup, "cache": "as_is",
-            "allow_failures": {"kind": "percent", "percent": 100.0},
-        },
-        "limits": {
-            "ready_timeout_ms": 1000, "stop_grace_ms": 1000, "request_timeout_ms": 120_000,
-            "stall_timeout_ms": 30_000, "device_wait_ms": 0,
-        },
-    });
-    serde_json::from_value(spec).context("the spec")
 }
 
 /// What the script compares with the server's log.

@@ -10,12 +10,14 @@
 //! | `api` | HTTP |
 //! | `run` | the story of one run |
 //! | [`process`] | children: start, ready, stop, sweep |
+//! | [`calibrate`] | the error of [`load`] itself on this host |
 //! | [`prompts`] | what each request says |
 //! | [`load`] | requests and their instants |
 //! | [`metronome`] | a server on a known schedule, to measure [`load`] with |
 //! | [`host`] | the machine |
 
 mod api;
+pub mod calibrate;
 pub mod cli;
 pub mod config;
 pub mod host;

@@ -5,7 +5,7 @@ use super::request::Ask;
 /// Every content after the first.
 const WORD: &str = " tick";
 /// The name that it serves.
-pub(super) const MODEL: &str = "metronome";
+pub const MODEL: &str = "metronome";
 
 /// What goes out for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -77,7 +77,9 @@ fn serve(args: Args) -> anyhow::Result<()> {
     raise_open_files();
     let listener = match args.listen_fd {
         Some(number) => handed_over(number).with_context(|| format!("--listen-fd {number}"))?,
-        None => TcpListener::bind(args.listen).with_context(|| format!("--listen {}", args.listen))?,
+        None => {
+            TcpListener::bind(args.listen).with_context(|| format!("--listen {}", args.listen))?
+        }
     };
     // Again, for the queue: the library's own is shorter than a thousand clients.
     listen(&listener, Backlog::new(BACKLOG)?).context("the listening socket")?;
@@ -93,7 +95,9 @@ fn serve(args: Args) -> anyhow::Result<()> {
     writeln!(io::stderr(), "metronome listens on http://{address}")?;
     let log = server.run().context("serve")?;
     match args.log {
-        Some(path) => std::fs::write(&path, log).with_context(|| format!("--log {}", path.display())),
+        Some(path) => {
+            std::fs::write(&path, log).with_context(|| format!("--log {}", path.display()))
+        }
         None => Ok(()),
     }
 }

@@ -23,6 +23,7 @@ mod server;
 
 use std::time::Duration;
 
+pub use answer::MODEL;
 pub use cli::main;
 pub use log::{LogError, Served, read_log};
 

@@ -117,7 +117,9 @@ fn generate(chat: bool, body: &[u8]) -> Call {
         Err(error) => return Call::Refused(400, format!("the body: {error}")),
     };
     let stream = body.stream.unwrap_or(false);
-    let usage = body.stream_options.and_then(|options| options.include_usage);
+    let usage = body
+        .stream_options
+        .and_then(|options| options.include_usage);
     let prompt = if chat { &body.messages } else { &body.prompt };
     Call::Generate(Ask {
         chat,
