@@ -5,6 +5,8 @@
 //! One thread, one epoll, no allocation per event: on a small host it shares the cores with the
 //! client under test and must not be what that waits for.
 //!
+//! `GET /log` gives what was done since it was last asked, `/health` also the log's clock.
+//!
 //! | room | what it holds |
 //! |---|---|
 //! | `cli` | flags, the socket |

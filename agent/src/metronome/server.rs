@@ -187,7 +187,10 @@ impl Server {
                 Call::Models => json(format!(
                     r#"{{"object":"list","data":[{{"id":"{MODEL}","object":"model","created":1,"owned_by":"chapterbench"}}]}}"#
                 )),
-                Call::Health => json(r#"{"status":"ok"}"#.to_owned()),
+                Call::Health => json(format!(
+                    r#"{{"status":"ok","now_ns":{}}}"#,
+                    self.clock.now_ns()
+                )),
                 Call::Log => response(200, "application/x-ndjson", &self.take_log(), false),
                 Call::Refused(status, words) => refusal(status, &words),
             };
