@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use contracts::api::{
-    ApiError, CheckAnswer, CheckRequest, ErrorBody, ErrorCode, PROTOCOL_HEADER, RunList, StartRun,
+    ApiError, CalibrateRequest, CheckAnswer, CheckRequest, ErrorBody, ErrorCode, PROTOCOL_HEADER,
+    RunList, StartRun,
 };
+use contracts::calibrate::ClientFloor;
 use contracts::defaults::{BODY_BYTES_MAX, CONNECT_TIMEOUT, SAMPLES_PAGE_MAX};
 use contracts::host::HostInfo;
 use contracts::run::{RunEvent, RunSpec, RunStatus};
@@ -20,6 +22,8 @@ use super::{AgentAddress, FleetError};
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A check may have to look a model up on a hub.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(300);
+/// A calibration takes seconds for each number of streams, and bounds itself at minutes.
+const CALIBRATE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Silence of an event stream after which it is opened anew: a request may take minutes, but a
 /// dead connection must be noticed.
 const EVENTS_SILENCE: Duration = Duration::from_secs(60);
@@ -124,6 +128,21 @@ impl AgentClient {
             .call(Method::POST, "/v1/check")
             .json(&body)
             .timeout(CHECK_TIMEOUT);
+        self.json(call).await
+    }
+
+    /// Measures its load generator's own error.
+    ///
+    /// # Errors
+    /// Also busy.
+    pub async fn calibrate(&self, streams: &[u32]) -> Result<ClientFloor, FleetError> {
+        let body = CalibrateRequest {
+            streams: streams.to_vec(),
+        };
+        let call = self
+            .call(Method::POST, "/v1/calibrate")
+            .json(&body)
+            .timeout(CALIBRATE_TIMEOUT);
         self.json(call).await
     }
 

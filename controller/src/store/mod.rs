@@ -4,6 +4,7 @@
 //! only look. What rows mean is in `migrations/`; what is computed from them is left to `stats`.
 
 mod agents;
+mod client_floor;
 mod open;
 mod rows;
 mod runs;

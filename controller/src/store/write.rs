@@ -142,7 +142,7 @@ impl Store {
 
     /// The write lock is taken at once: a transaction that reads first and is refused the lock
     /// later would have to start again.
-    async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
+    pub(super) async fn begin(&self) -> Result<Transaction<'static, Sqlite>, StoreError> {
         self.pool
             .begin_with("begin immediate")
             .await
@@ -150,7 +150,8 @@ impl Store {
     }
 }
 
-async fn save_host(
+/// Stores a host, or its new name.
+pub(super) async fn save_host(
     transaction: &mut Transaction<'_, Sqlite>,
     host: &HostFacts,
     now_unix_ms: i64,
