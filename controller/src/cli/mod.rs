@@ -12,6 +12,7 @@ mod dry_run;
 mod resume;
 mod run;
 mod runs;
+mod secrets;
 mod workload;
 
 use std::ffi::OsString;
