@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
-use super::workload::{ArmArgs, LimitArgs, WorkloadArgs};
+use super::secrets::SecretArgs;
 use super::{Context, connect, dry_run, workload};
 use crate::exit::{Exit, usage};
 use crate::plan::{Plan, plan};
@@ -17,31 +17,32 @@ use crate::show::{self, Format};
 use crate::store::Store;
 use crate::{local, out, values};
 
+/// Where flags stand in the help that are about the whole command.
+const SESSION: &str = "Session";
+
 /// Flags of `run`.
 #[derive(Debug, ClapArgs)]
 // `--n-runs -1` is a wrong number, which is named, and not an unknown flag.
 #[command(allow_negative_numbers = true)]
 pub struct Args {
     #[command(flatten)]
-    arms: ArmArgs,
+    asked: workload::Args,
     #[command(flatten)]
-    workload: WorkloadArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
+    secrets: SecretArgs,
     /// Agents of the list, all at once [default: the built-in one]
-    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME…]")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME…]", help_heading = SESSION)]
     agent: Vec<String>,
     /// Print arms, order and requests, and run nothing
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     dry_run: bool,
     /// A name for these runs, for `compare label:NAME`
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     label: Option<String>,
     /// A fact to keep with these runs
-    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair, help_heading = SESSION)]
     tag: Vec<(String, String)>,
     /// text, json or markdown [default: text]
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     format: Option<Format>,
 }
 
