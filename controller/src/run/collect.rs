@@ -14,6 +14,7 @@ use crate::exit::{self, Exit};
 use crate::fleet::{AgentClient, FleetError};
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
+use crate::stats::window::Shape;
 use crate::store::{RunFilter, Store, StoreError};
 
 /// A run that another controller made in this moment may not have reached its agent yet, beyond the
@@ -62,8 +63,8 @@ async fn store_end(
 ) -> anyhow::Result<RunWithSamples> {
     let samples = client.samples(&followed.status).await?;
     let run = RunRecord {
+        stats: bench_stats(&samples, Shape::of(&followed.status)),
         status: followed.status,
-        stats: bench_stats(&samples),
         ..run
     };
     store.finish_run(&run, &samples, &followed.events).await?;
@@ -71,7 +72,11 @@ async fn store_end(
         // It is stored; the next collection acknowledges again.
         tracing::warn!("run {} is stored but not acknowledged: {error}", run.run_id);
     }
-    Ok(RunWithSamples { run, samples })
+    Ok(RunWithSamples {
+        run,
+        samples,
+        gaps: Default::default(),
+    })
 }
 
 /// What is done about runs of this database that are not final.
@@ -203,6 +208,7 @@ async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamp
     Ok(RunWithSamples {
         run,
         samples: Vec::new(),
+        gaps: Default::default(),
     })
 }
 

@@ -44,6 +44,7 @@ pub async fn one_run(
         return Ok(RunWithSamples {
             run,
             samples: Vec::new(),
+            gaps: Default::default(),
         });
     }
     let ended = collect::bring_home(

@@ -11,6 +11,7 @@ mod detail;
 pub mod run;
 pub mod runs;
 pub mod session;
+pub mod sweep;
 pub mod table;
 pub(crate) mod words;
 

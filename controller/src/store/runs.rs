@@ -98,7 +98,11 @@ impl Store {
     /// What SQLite says; a row that cannot be read back.
     pub async fn with_samples(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
         let samples = self.samples(&run.run_id).await?;
-        Ok(RunWithSamples { run, samples })
+        Ok(RunWithSamples {
+            run,
+            samples,
+            gaps: Default::default(),
+        })
     }
 
     /// A run's story in order.
