@@ -13,6 +13,8 @@ use contracts::run::{Arm, Device, Dtype, EngineRef, Limits, Load, Mode, RunSpec,
 use serde::Serialize;
 use serde_json::Value;
 
+use sweep::Range;
+
 pub use key::workload_key;
 
 /// In which order the arms of a session run.
@@ -81,10 +83,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// What an arm is asked to do under a load. An offline one takes one request at a time and
-    /// counts them.
-    pub fn spec(&self, arm: &Arm, load: &Load) -> RunSpec {
+    /// What an arm is asked to do under a load, with `n_runs` requests where they are counted. An
+    /// offline one takes one request at a time, and counts them.
+    fn spec(&self, arm: &Arm, load: &Load, n_runs: u32) -> RunSpec {
         let mut workload = self.workload.clone();
+        workload.n_runs = n_runs;
         if arm.mode == Mode::Offline {
             workload.load = OFFLINE_LOAD;
             workload.duration_ms = None;
@@ -158,6 +161,8 @@ pub struct PlannedRun {
     pub arm: Arm,
     /// How requests are offered.
     pub load: Load,
+    /// Measured requests, where they are counted.
+    pub n_runs: u32,
     /// Which pass over the arms, from 0, counted on from load to load.
     pub block: u32,
     /// Place in the order, from 0.
@@ -180,7 +185,24 @@ pub struct Plan {
 impl Plan {
     /// What the agent is asked to do. Made when it is needed: a spec holds all its prompts.
     pub fn spec(&self, run: &PlannedRun) -> RunSpec {
-        self.request.spec(&run.arm, &run.load)
+        self.request.spec(&run.arm, &run.load, run.n_runs)
+    }
+
+    /// The run of an arm at one level of a sweep; `place` counts the sweep's runs from 0.
+    pub fn point(&self, range: &Range, arm: &PlannedArm, level: f64, place: u32) -> PlannedRun {
+        let load = range.load(level);
+        let n_runs = range.requests(level, self.request.workload.n_runs);
+        let spec = self.request.spec(&arm.arm, &load, n_runs);
+        PlannedRun {
+            letter: arm.letter.clone(),
+            arm: arm.arm.clone(),
+            load,
+            n_runs,
+            // Each point is a pass of its own: no two get the same cold prompts.
+            block: place,
+            position: place,
+            workload_key: workload_key(&spec.workload),
+        }
     }
 }
 
@@ -194,8 +216,8 @@ pub fn engine_name(engine: &EngineRef) -> &str {
 }
 
 /// Warm-up requests of a run: those asked for, and at least one for each slot.
-pub fn warmup(workload: &Workload) -> u32 {
-    workload.warmup.max(slots(&workload.load).unwrap_or(0))
+pub fn warmup(asked: u32, load: &Load) -> u32 {
+    asked.max(slots(load).unwrap_or(0))
 }
 
 /// Slots of a closed loop, or the cap of an open one.
@@ -215,9 +237,10 @@ pub fn plan(request: Request) -> Plan {
     let arms = request.arms();
     let mut runs = Vec::new();
     for (cell, (load, members)) in (0..).zip(cells(&request, &arms)) {
+        let n_runs = request.workload.n_runs;
         let keys: Vec<String> = members
             .iter()
-            .map(|arm| workload_key(&request.spec(&arm.arm, load).workload))
+            .map(|arm| workload_key(&request.spec(&arm.arm, load, n_runs).workload))
             .collect();
         for (place, block) in sequence(members.len(), request.repeat, request.order) {
             let (Some(arm), Some(key)) = (members.get(place), keys.get(place)) else {
@@ -227,6 +250,7 @@ pub fn plan(request: Request) -> Plan {
                 letter: arm.letter.clone(),
                 arm: arm.arm.clone(),
                 load: load.clone(),
+                n_runs,
                 block: cell * request.repeat + block,
                 position: u32::try_from(runs.len()).unwrap_or(u32::MAX),
                 workload_key: key.clone(),

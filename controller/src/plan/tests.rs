@@ -161,12 +161,7 @@ fn letters_go_on_after_z() {
 
 #[test]
 fn warm_up_fills_every_slot() {
-    let under = |load: Load| {
-        warmup(&Workload {
-            load,
-            ..workload()
-        })
-    };
+    let under = |load: Load| warmup(3, &load);
     assert_eq!(under(closed(1)), 3);
     assert_eq!(under(closed(8)), 8);
     let burst = |max_in_flight| Load::Burst { max_in_flight };

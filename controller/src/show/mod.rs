@@ -7,6 +7,7 @@ pub mod agents;
 pub mod chapters;
 pub mod compare;
 pub mod config;
+pub mod curve;
 mod detail;
 pub mod run;
 pub mod runs;
