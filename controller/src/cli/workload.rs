@@ -1,7 +1,7 @@
 //! Flags of the workload and of the arms, with their settings, as a plan's request. No agent, no
 //! database; the only I/O is reading `--prompts`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -15,6 +15,7 @@ use contracts::run::{
 use crate::config::Config;
 use crate::exit::usage;
 use crate::plan::{Order, REPEAT_MAX, RUNS_MAX, Request};
+use crate::prompts;
 use crate::values::{self, Modes};
 
 /// What is judged.
@@ -125,9 +126,6 @@ pub struct LimitArgs {
     wait: Option<Duration>,
 }
 
-/// A file of prompts, at most: the body that carries it has the same limit.
-const PROMPTS_FILE_BYTES_MAX: u64 = defaults::BODY_BYTES_MAX as u64;
-
 /// Joins flags and settings, and refuses what cannot be.
 ///
 /// # Errors
@@ -209,20 +207,10 @@ fn engines(chapters: Vec<String>, names: Vec<String>) -> Vec<EngineRef> {
 fn workload(config: &Config, args: WorkloadArgs) -> anyhow::Result<Workload> {
     let n_runs = config.required("n_runs", args.n_runs, values::number)?;
     let warmup = config.required("warmup", args.warmup, values::number)?;
-    let texts = match &args.prompts {
-        Some(file) => read_prompts(file)?,
-        None => vec![config.required("prompt", args.prompt, values::text)?],
+    let prompts = match &args.prompts {
+        Some(file) => prompts::texts(file).map_err(|error| usage(format!("--prompts {error}")))?,
+        None => prompt(config.required("prompt", args.prompt, values::text)?)?,
     };
-    for (place, text) in texts.iter().enumerate() {
-        if text.is_empty() || text.len() > defaults::PROMPT_BYTES_MAX {
-            return Err(usage(format!(
-                "prompt {}: {} bytes; a prompt has 1 to {}",
-                place + 1,
-                text.len(),
-                defaults::PROMPT_BYTES_MAX
-            )));
-        }
-    }
     let model = config.required("model", args.model, values::text)?;
     let seed = config.required("seed", args.seed, values::seed)?;
     let max_tokens = config.required("max_tokens", args.max_tokens, values::number)?;
@@ -238,7 +226,7 @@ fn workload(config: &Config, args: WorkloadArgs) -> anyhow::Result<Workload> {
     check_sampling(&sampling)?;
     Ok(Workload {
         model,
-        prompts: PromptSource::Texts { texts },
+        prompts,
         endpoint: config.required("endpoint", args.endpoint, values::endpoint)?,
         sampling,
         load: Load::Closed {
@@ -255,6 +243,17 @@ fn workload(config: &Config, args: WorkloadArgs) -> anyhow::Result<Workload> {
             values::allow_failures,
         )?,
     })
+}
+
+fn prompt(text: String) -> anyhow::Result<PromptSource> {
+    if text.is_empty() || text.len() > defaults::PROMPT_BYTES_MAX {
+        return Err(usage(format!(
+            "--prompt: {} bytes; a prompt has 1 to {}",
+            text.len(),
+            defaults::PROMPT_BYTES_MAX
+        )));
+    }
+    Ok(PromptSource::Texts { texts: vec![text] })
 }
 
 fn check_sampling(sampling: &SamplingParams) -> anyhow::Result<()> {
@@ -310,49 +309,4 @@ fn between(flag: &str, value: u32, least: u32, most: u32) -> anyhow::Result<u32>
         return Ok(value);
     }
     Err(usage(format!("{flag} {value}: give {least} to {most}")))
-}
-
-/// Lines of a text file (blank ones left out), or the `prompt` of each line of a `.jsonl` file.
-fn read_prompts(file: &Path) -> anyhow::Result<Vec<String>> {
-    let refuse = |why: String| usage(format!("--prompts {}: {why}", file.display()));
-    let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
-    if meta.len() > PROMPTS_FILE_BYTES_MAX {
-        return Err(refuse(format!(
-            "larger than {PROMPTS_FILE_BYTES_MAX} bytes"
-        )));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
-    let json = file
-        .extension()
-        .is_some_and(|extension| extension == "jsonl");
-    let mut prompts = Vec::new();
-    for (number, line) in text
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-    {
-        if !json {
-            prompts.push(line.to_owned());
-            continue;
-        }
-        let value: serde_json::Value = serde_json::from_str(line)
-            .map_err(|error| refuse(format!("line {}: {error}", number + 1)))?;
-        match value.get("prompt").and_then(serde_json::Value::as_str) {
-            Some(prompt) => prompts.push(prompt.to_owned()),
-            None => {
-                return Err(refuse(format!(
-                    "line {}: no text under \"prompt\"",
-                    number + 1
-                )));
-            }
-        }
-    }
-    match prompts.len() {
-        0 => Err(refuse("no prompt in it".to_owned())),
-        n if n > defaults::PROMPTS_MAX => Err(refuse(format!(
-            "{n} prompts; at most {}",
-            defaults::PROMPTS_MAX
-        ))),
-        _ => Ok(prompts),
-    }
 }
