@@ -18,6 +18,7 @@ pub mod local;
 pub mod local;
 pub mod out;
 pub mod plan;
+pub mod prompts;
 pub mod record;
 pub mod run;
 pub mod selector;
