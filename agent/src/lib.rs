@@ -10,15 +10,19 @@
 //! | `api` | HTTP |
 //! | `run` | the story of one run |
 //! | [`process`] | children: start, ready, stop, sweep |
+//! | [`calibrate`] | the error of [`load`] itself on this host |
 //! | [`prompts`] | what each request says |
 //! | [`load`] | requests and their instants |
+//! | [`metronome`] | a server on a known schedule, to measure [`load`] with |
 //! | [`host`] | the machine |
 
 mod api;
+pub mod calibrate;
 pub mod cli;
 pub mod config;
 pub mod host;
 pub mod load;
+pub mod metronome;
 pub mod process;
 pub mod prompts;
 mod run;
@@ -81,11 +85,15 @@ impl Agent {
     }
 }
 
-/// What `EXE engine …` does, given what follows the word `engine`: the keeper, else an engine.
+/// What `EXE engine …` does, given what follows the word `engine`: the keeper, the metronome, else
+/// an engine.
 pub fn engine_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args.peekable();
     if args.next_if(|word| word == "keeper").is_some() {
         return process::keeper_main(args);
+    }
+    if args.next_if(|word| word == metronome::COMMAND).is_some() {
+        return metronome::main(args);
     }
     engine::cli::run(args)
 }

@@ -6,6 +6,7 @@
 //! current.json  the run in progress: id, stage, identities of its processes
 //! quarantine    why nothing may run until a person has looked and removed the file
 //! hashes.json   of executables, see [`crate::run`]
+//! calibrate.log output of the last calibration's server
 //! runs/         the spool, see [`crate::spool`]
 //! ```
 //! Only the holder of the lock may write here, so whatever a dead agent left is the next one's alone.
@@ -121,6 +122,11 @@ impl StateDir {
     /// Where hashes of executables are kept.
     pub fn hashes_file(&self) -> PathBuf {
         self.root.join("hashes.json")
+    }
+
+    /// Output of the server that the load generator is calibrated with.
+    pub fn calibrate_log_file(&self) -> PathBuf {
+        self.root.join("calibrate.log")
     }
 
     /// What a dead agent left running, if anything.

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use contracts::api::{ApiError, ErrorBody, ErrorCode};
 
+use crate::calibrate::CalibrateError;
 use crate::run::check::Refusal;
 use crate::run::{AcknowledgeError, StartError};
 use crate::spool::SpoolError;
@@ -124,6 +125,16 @@ impl From<StartError> for Problem {
             StartError::Spool(SpoolError::Io { .. }) | StartError::Io(_) => {
                 problem(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal)
             }
+        }
+    }
+}
+
+impl From<CalibrateError> for Problem {
+    fn from(error: CalibrateError) -> Self {
+        match error {
+            CalibrateError::Refused(refusal) => refusal.into(),
+            CalibrateError::Start(error) => error.into(),
+            CalibrateError::Failed(_) => Self::internal(error.to_string()),
         }
     }
 }

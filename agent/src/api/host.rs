@@ -37,7 +37,7 @@ fn info(bench: &Bench) -> HostInfo {
         state: crate::host::state(),
         chapters: crate::chapters(),
         engines: engines(bench),
-        busy_with: bench.busy().map(|active| active.id.to_string()),
+        busy_with: bench.busy_with(),
         quarantine: bench.state.quarantine(),
     }
 }

@@ -5,6 +5,7 @@
 
 mod auth;
 mod body;
+mod calibrate;
 mod connections;
 mod error;
 mod events;
@@ -29,6 +30,7 @@ pub fn router(bench: Arc<Bench>) -> Router {
     Router::new()
         .route("/v1/host", get(host::host))
         .route("/v1/check", post(start::check))
+        .route("/v1/calibrate", post(calibrate::calibrate))
         .route("/v1/runs", post(start::start).get(runs::list))
         .route("/v1/runs/{id}", get(runs::status).delete(runs::acknowledge))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))

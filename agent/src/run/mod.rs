@@ -6,11 +6,13 @@
 pub mod builds;
 pub mod check;
 mod ending;
+mod fits;
 mod launch;
 mod measure;
 mod preflight;
 mod ready;
 pub mod record;
+mod reserve;
 pub mod resolve;
 mod story;
 #[cfg(test)]
@@ -33,6 +35,7 @@ use crate::spool::{RunId, Spool, SpoolError};
 use crate::state::{Current, StateDir};
 use builds::Builds;
 use check::Refusal;
+pub(crate) use ready::build_word;
 use record::Record;
 use resolve::Resolved;
 
@@ -56,6 +59,8 @@ pub struct Bench {
     slot: Mutex<Option<Arc<Active>>>,
     /// Starts are judged one after another, so that two of them cannot both find the slot free.
     admission: tokio::sync::Mutex<()>,
+    /// What the host was taken for that is not a run; see [`reserve`].
+    reserved: Mutex<Option<&'static str>>,
     closing: CancellationToken,
 }
 
@@ -134,6 +139,7 @@ impl Bench {
             builds,
             slot: Mutex::new(None),
             admission: tokio::sync::Mutex::new(()),
+            reserved: Mutex::new(None),
             closing: CancellationToken::new(),
         }
     }
@@ -149,17 +155,7 @@ impl Bench {
                 Err(StartError::Conflict(id))
             };
         }
-        if self.closing.is_cancelled() {
-            return Err(StartError::Closing);
-        }
-        if let Some(busy) = self.busy() {
-            return Err(StartError::Busy {
-                holder: busy.id.to_string(),
-            });
-        }
-        if let Some(reason) = self.state.quarantine() {
-            return Err(StartError::Quarantined(reason));
-        }
+        self.free()?;
         check::deadline(request.deadline_s)?;
         let resolved = self.resolve(request.spec.clone()).await?;
         let lock = self.take_device(&id, &request.spec).await?;

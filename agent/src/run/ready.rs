@@ -88,7 +88,7 @@ pub(super) fn loaded(run: &Run, build: &BuildFacts, model: Option<ModelFacts>, s
 }
 
 /// `0.1.0+3fa1c2d`; without a commit the version alone.
-fn build_word(build: &BuildFacts) -> String {
+pub(crate) fn build_word(build: &BuildFacts) -> String {
     if build.commit.is_empty() {
         build.version.clone()
     } else {

@@ -3,6 +3,7 @@
 //! Results go to stdout, all else to stderr; exit codes are in `exit`.
 
 mod agents;
+mod calibrate;
 mod cancel;
 mod chapters;
 mod compare;
@@ -12,6 +13,7 @@ mod dry_run;
 mod resume;
 mod run;
 mod runs;
+mod secrets;
 mod workload;
 
 use std::ffi::OsString;
@@ -51,6 +53,8 @@ enum Command {
     Agents(agents::Args),
     /// The chapters that can be run
     Chapters(chapters::Args),
+    /// Measure the bench's own error on a host
+    Calibrate(calibrate::Args),
     /// End a run on its agent, keeping what was measured
     Cancel(cancel::Args),
     /// Collect runs that an interrupted command left on agents
@@ -116,6 +120,7 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
         Command::Runs(args) => runs::run(&context, args).await,
         Command::Agents(args) => agents::run(&context, args).await,
         Command::Chapters(args) => chapters::run(&context, args).await,
+        Command::Calibrate(args) => calibrate::run(&context, args).await,
         Command::Cancel(args) => cancel::run(&context, args).await,
         Command::Resume(args) => resume::run(&context, args).await,
         Command::Config(args) => config::run(&context, args),

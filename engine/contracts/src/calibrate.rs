@@ -39,11 +39,11 @@ pub struct FloorLevel {
     pub client_cpu_ms_per_1000_tokens: f64,
 }
 
-/// A median and a 99th percentile.
+/// How errors are spread: their median, sign kept, and the 99th percentile of their size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// Median.
     pub p50: f64,
-    /// 99th percentile.
+    /// 99th percentile of the size: all but 1 % are at most this far off, early or late.
     pub p99: f64,
 }
