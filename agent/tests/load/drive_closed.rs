@@ -30,7 +30,10 @@ async fn slots_hand_over_from_warm_up_to_measurement() {
 
     let arrivals = server.arrivals();
     assert_eq!(arrivals.len(), 48);
-    assert_eq!(arrivals[0].connections, 8, "all were open before the first request");
+    assert_eq!(
+        arrivals[0].connections, 8,
+        "all were open before the first request"
+    );
     let used: BTreeSet<_> = arrivals.iter().map(|a| a.connection).collect();
     assert_eq!(used.len(), 8);
     assert_eq!(arrivals.iter().map(|a| a.in_flight).max(), Some(8));

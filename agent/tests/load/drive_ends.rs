@@ -30,7 +30,13 @@ fn cancel_after(ms: u64) -> CancellationToken {
 async fn a_cancel_keeps_what_ended_and_marks_what_did_not() {
     // Some requests end at once, the others never: in time all slots hang.
     let hang = Script::bytes(support::stream_head().into_bytes()).then(Step::Hang);
-    let script = move |i: usize| if i % 5 == 4 { hang.clone() } else { usual_stream() };
+    let script = move |i: usize| {
+        if i % 5 == 4 {
+            hang.clone()
+        } else {
+            usual_stream()
+        }
+    };
     let server = support::serve(script).await;
     let mut job = job(&server.url, 0, 1_000);
     job.load = Load::Closed { concurrency: 6 };
@@ -42,7 +48,10 @@ async fn a_cancel_keeps_what_ended_and_marks_what_did_not() {
     // Six hang: at least 24 came before them.
     assert!(ended >= 24, "{ended}");
     assert_eq!(driven.samples.len(), ended + 6);
-    assert_eq!((driven.end.measured.ended, driven.end.measured.failed), (ended as u32, 0));
+    assert_eq!(
+        (driven.end.measured.ended, driven.end.measured.failed),
+        (ended as u32, 0)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,10 +103,17 @@ async fn a_failure_stops_the_run_and_aborts_the_rest() {
         unreachable!("{:?}", driven.end);
     };
     assert_eq!(*stage, Stage::Measure);
-    assert!(message.contains("of 100 failed") && message.contains("boom"), "{message}");
+    assert!(
+        message.contains("of 100 failed") && message.contains("boom"),
+        "{message}"
+    );
     let requests = server.requests().len();
     assert!(requests <= 14, "{requests}");
-    assert_eq!(driven.samples.len(), requests, "each that was sent is there");
+    assert_eq!(
+        driven.samples.len(),
+        requests,
+        "each that was sent is there"
+    );
     let good = driven.samples.iter().filter(|s| s.error.is_none()).count();
     assert_eq!((good, driven.end.measured.failed), (9, 1));
     assert_eq!(aborted(&driven), requests - 10);

@@ -53,7 +53,10 @@ fn nothing_of_a_request_is_kept() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&alone.stdout);
-    assert!(alone.status.success() && said.contains("1 passed"), "{said}");
+    assert!(
+        alone.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

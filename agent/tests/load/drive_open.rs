@@ -31,14 +31,21 @@ async fn the_schedule_is_kept_when_the_server_is_slow() {
     let driven = drive_on(server.clock, &job, &CancellationToken::new()).await;
     assert_eq!(driven.end.outcome, DriveOutcome::Done);
     let samples = driven.measured();
-    assert!(gaps_ms(&samples).iter().all(|gap| (gap - 20.0).abs() < 0.001));
+    assert!(
+        gaps_ms(&samples)
+            .iter()
+            .all(|gap| (gap - 20.0).abs() < 0.001)
+    );
     let arrivals = server.arrivals();
     // 25 arrivals take half a second; nothing has been answered by then.
     assert_eq!(arrivals[24].in_flight, 25);
     let seeds: Vec<_> = arrivals.iter().map(|a| a.seed).collect();
     assert_eq!(seeds, (7..32).collect::<Vec<_>>(), "in order");
     for (s, arrival) in samples.iter().zip(&arrivals) {
-        assert!(s.due_ns <= s.start_ns && s.start_ns <= arrival.at_ns, "never before its time");
+        assert!(
+            s.due_ns <= s.start_ns && s.start_ns <= arrival.at_ns,
+            "never before its time"
+        );
         assert_eq!(s.released_ns, None);
     }
     let gauges = driven.end.gauges.clone().unwrap();
@@ -95,7 +102,10 @@ async fn with_a_cap_latency_from_due_grows_and_from_sent_does_not() {
     let sent: Vec<_> = samples.iter().map(|s| from_sent_ms(s)).collect();
     let [first, middle, last] = thirds(&due);
     // 50 ms more with each request: 14 of them between two thirds.
-    assert!(middle > first + 350.0 && last > middle + 350.0, "{first} {middle} {last}");
+    assert!(
+        middle > first + 350.0 && last > middle + 350.0,
+        "{first} {middle} {last}"
+    );
     let [first, _, last] = thirds(&sent);
     assert!(last < 2.0 * first && last < 250.0, "{first} {last}");
     let gauges = driven.end.gauges.clone().unwrap();
@@ -117,7 +127,10 @@ async fn without_a_cap_both_latencies_grow_and_differ_by_the_dispatch_lag() {
     for latency in [from_due_ms, from_sent_ms] {
         let values: Vec<_> = samples.iter().map(|s| latency(s)).collect();
         let [first, middle, last] = thirds(&values);
-        assert!(middle > first + 350.0 && last > middle + 350.0, "{first} {middle} {last}");
+        assert!(
+            middle > first + 350.0 && last > middle + 350.0,
+            "{first} {middle} {last}"
+        );
     }
     let validity = seen(&driven);
     let lag_ms = validity.dispatch_lag_p99_ms.unwrap();
@@ -125,7 +138,10 @@ async fn without_a_cap_both_latencies_grow_and_differ_by_the_dispatch_lag() {
         assert_eq!(s.released_ns, None);
         let connecting_ns = s.connected_ns.map_or(0, |at| at - s.start_ns);
         let apart_ms = from_due_ms(s) - from_sent_ms(s) - connecting_ns as f64 / 1e6;
-        assert!((0.0..=lag_ms * 1.01 + 0.01).contains(&apart_ms), "{apart_ms} {lag_ms}");
+        assert!(
+            (0.0..=lag_ms * 1.01 + 0.01).contains(&apart_ms),
+            "{apart_ms} {lag_ms}"
+        );
     }
     // What the client adds is nothing beside what the server's queue does.
     assert!(validity.dispatch_lag_p50_ms.unwrap() < 20.0);
@@ -199,8 +215,14 @@ async fn with_a_duration_every_arrival_becomes_a_sample() {
     let samples = driven.measured();
     let indices: Vec<_> = samples.iter().map(|s| s.index).collect();
     assert_eq!(indices, (0..25).collect::<Vec<_>>());
-    let (sent, unsent): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|s| s.sent_ns.is_some());
-    assert!(!sent.is_empty() && unsent.len() >= 15, "{} {}", sent.len(), unsent.len());
+    let (sent, unsent): (Vec<&Sample>, Vec<&Sample>) =
+        samples.iter().partition(|s| s.sent_ns.is_some());
+    assert!(
+        !sent.is_empty() && unsent.len() >= 15,
+        "{} {}",
+        sent.len(),
+        unsent.len()
+    );
     assert!(sent.iter().all(|s| s.error.is_none()));
     assert!(
         unsent

@@ -82,7 +82,12 @@ impl Queueing {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let connection = floor.connections.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(answer_all(stream, connection, floor.clone(), service.clone()));
+                tokio::spawn(answer_all(
+                    stream,
+                    connection,
+                    floor.clone(),
+                    service.clone(),
+                ));
             }
         });
         server

@@ -19,7 +19,10 @@ async fn a_run_comes_back_as_it_was_stored() {
     );
 
     let run = ended(run);
-    let stored = store.finish_run(&run, ok(samples()), &events()).await.unwrap();
+    let stored = store
+        .finish_run(&run, ok(samples()), &events())
+        .await
+        .unwrap();
     assert_eq!(stored, Stored::Now);
     store.close().await;
 
@@ -38,7 +41,10 @@ async fn the_end_of_a_run_is_stored_once() {
     let folder = tempfile::tempdir().unwrap();
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;
     let run = ended(run);
-    store.finish_run(&run, ok(samples()), &events()).await.unwrap();
+    store
+        .finish_run(&run, ok(samples()), &events())
+        .await
+        .unwrap();
     let other = RunRecord {
         stats: None,
         ..run.clone()
@@ -93,7 +99,9 @@ async fn a_file_that_was_taken_away_is_not_written_to_in_silence() {
     let path = folder.path().join("bench.db");
     let (store, run) = with_run(&path, "01RUN").await;
     std::fs::remove_file(&path).unwrap();
-    let lost = store.finish_run(&ended(run), ok(samples()), &events()).await;
+    let lost = store
+        .finish_run(&ended(run), ok(samples()), &events())
+        .await;
     assert!(matches!(lost, Err(StoreError::Removed(_))), "{lost:?}");
 }
 
@@ -129,7 +137,10 @@ async fn many_samples_take_many_inserts() {
             ..Sample::default()
         })
         .collect();
-    store.finish_run(&ended(run), ok(many.clone()), &[]).await.unwrap();
+    store
+        .finish_run(&ended(run), ok(many.clone()), &[])
+        .await
+        .unwrap();
     assert_eq!(store.samples("01RUN").await.unwrap(), many);
 }
 
@@ -163,7 +174,10 @@ async fn filters_let_through_what_they_say() {
         ..queued("01B", "01OTHER")
     };
     store.create_run(&second, &host()).await.unwrap();
-    store.finish_run(&ended(first), ok(Vec::new()), &[]).await.unwrap();
+    store
+        .finish_run(&ended(first), ok(Vec::new()), &[])
+        .await
+        .unwrap();
     let ids = |filter: RunFilter| {
         let store = store.clone();
         async move {

@@ -36,7 +36,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use self::connection::Connection;
 use self::reception::Reception;
-use self::usage::{Asked, without_usage};
+use self::usage::Asked;
 use self::watchdog::{Watchdog, cancelled_error};
 use super::answer::{Answer, failure};
 
@@ -44,6 +44,7 @@ pub use self::reception::ANSWER_BYTES_MAX;
 pub use self::replay::read_answer;
 pub use self::shared::{ClientConfig, ClientError, Shared, Timeouts};
 pub use self::target::{Target, TargetError};
+pub(super) use self::usage::without_usage;
 
 /// A client with one connection.
 pub struct Client {

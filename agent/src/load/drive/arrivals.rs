@@ -215,9 +215,7 @@ impl Dispatch {
                 Phase::Measure => job.n_runs,
             };
             let error = failure(ErrorClass::Aborted, UNSENT);
-            floor
-                .unsent(phase, index, base_ns + offset_ns, error)
-                .await;
+            floor.unsent(phase, index, base_ns + offset_ns, error).await;
             self.next = (phase, index + turns(&job.bodies, index, total));
         }
     }

@@ -258,18 +258,14 @@ impl Floor {
 
     /// Counts a request that ended, and sends it on.
     async fn hand_on(&self, sample: Sample, ended: Ended, end_ns: u64, phase: Phase) {
-        let Ended { answer, end } = ended;
-        let error = answer.failure(&end);
-        let mut books = self.books.borrow_mut();
-        books.flight.end(end_ns);
-        let failed = books.tally.add(phase, sample.index, error.as_ref());
-        drop(books);
-        let over = Over::Ended {
-            sample,
-            answer,
-            end,
+        let error = ended.answer.failure(&ended.end);
+        let failed = {
+            let mut books = self.books.borrow_mut();
+            books.flight.end(end_ns);
+            books.tally.add(phase, sample.index, error.as_ref())
         };
-        self.send_on(over, phase.stage()).await;
+        let ended = Some(ended);
+        self.send_on(Over { sample, ended }, phase.stage()).await;
         if let Some(outcome) = failed {
             self.end(outcome);
         }
@@ -291,7 +287,8 @@ impl Floor {
             error: Some(error),
             ..Sample::default()
         };
-        self.send_on(Over::Unsent(sample), phase.stage()).await;
+        let ended = None;
+        self.send_on(Over { sample, ended }, phase.stage()).await;
         if let Some(outcome) = failed {
             self.end(outcome);
         }
