@@ -164,7 +164,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
         start += BLOCK;
     }
     let rest = bytes.get(start..).unwrap_or_default();
-    rest.iter().position(|b| is_end(b)).map(|at| start + at)
+    rest.iter().position(is_end).map(|at| start + at)
 }
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ impl Case {
                 script = script.then(Step::Send(write.clone()));
             }
         }
+        script = script.then(Step::Wait(PAUSE));
         for step in &self.last {
             script = script.then(step.clone());
         }

@@ -30,6 +30,8 @@ fn receive_all(
     ends.push(bytes.len());
     ends.sort_unstable();
     ends.dedup();
+    // A read of nothing is the end of a connection.
+    ends.retain(|end| *end > 0);
     let mut start = 0;
     let mut at_ns = 0;
     for end in ends {
