@@ -67,14 +67,14 @@ pub fn run(
 ) -> Result<(), OfflineError> {
     let chapter = chapters::find(&job.chapter)?;
     let model = ModelRequest {
-        name: job.model,
+        name: job.model.clone(),
         dtype: job.dtype,
         device: job.device,
         threads: job.threads,
     };
     let mut engine = (chapter.build)(Setup {
         model,
-        options: job.options,
+        options: job.options.clone(),
     })?;
     let phases = phases(&job, engine.facts().chat_template)?;
     write_line(

@@ -25,7 +25,7 @@ mod workload;
 pub use answer::TokenCounter;
 pub use client::{ANSWER_BYTES_MAX, Timeouts};
 pub use clock::Clock;
-pub use offline::{OfflineEvent, OfflineWatch, read_offline};
+pub use offline::{Asked, OfflineEvent, OfflineWatch, read_offline};
 pub use online::{JobError, OnlineJob, Server, drive_online};
 pub use tally::{DriveEnd, DriveOutcome, Phase, PhaseCount};
 pub use target::{Target, TargetError};

@@ -13,8 +13,7 @@ use super::ready::{loaded, ready};
 use super::story::{Failure, Run};
 use crate::host::CpuMeter;
 use crate::load::{
-    Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, OnlineJob, Phase, drive_online,
-    read_offline,
+    Clock, DriveEnd, DriveOutcome, OfflineEvent, OnlineJob, Phase, drive_online, read_offline,
 };
 use crate::process::Child;
 
@@ -66,8 +65,7 @@ async fn drive(
             let on_phase = |phase| begin(phase, cpu);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
         }
-        Link::Offline { report } => {
-            let watch = OfflineWatch::from_spec(spec);
+        Link::Offline { report, watch } => {
             let on_event = |event| match event {
                 OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(*model), spawned),
                 OfflineEvent::Phase(phase) => begin(phase, cpu),
