@@ -32,7 +32,7 @@ pub use clock::Clock;
 pub use drive::{DriveGauges, drive_online};
 pub use files::ensure_open_files;
 pub use gauges::{Basis, Gauges};
-pub use offline::{OfflineEvent, OfflineWatch, read_offline};
+pub use offline::{Asked, OfflineEvent, OfflineWatch, read_offline};
 pub use online::{JobError, OnlineJob, Server};
 pub use tally::{DriveEnd, DriveOutcome, Phase, PhaseCount};
 pub use workload::{Bodies, Body, BodyError, Route};

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use contracts::run::{AllowFailures, Device, Dtype, Mode, RunSpec, Stage};
-use contracts::worker::OfflineJob;
+use contracts::run::{Device, Dtype, Mode, RunSpec, Stage};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
+use super::offline_job::offline_job;
 use super::record::Record;
 use super::resolve::Resolved;
 use super::story::{Failure, Run};
+use crate::load::OfflineWatch;
 use crate::process::{self, Child, ChildSpec, port};
 use crate::state::Current;
 
@@ -40,6 +41,8 @@ pub(super) enum Link {
     Offline {
         /// Read end of its report pipe.
         report: OwnedFd,
+        /// What it was asked.
+        watch: OfflineWatch,
     },
 }
 
@@ -85,7 +88,7 @@ pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<Launched, Failure>
     child_spec.keep = vec![lock];
     let link = match spec.arm.mode {
         Mode::Online => online(&mut child_spec, &spec, &run.resolved),
-        Mode::Offline => offline(&mut child_spec, &spec, &run.resolved),
+        Mode::Offline => offline(&mut child_spec, &spec, &run.resolved).await,
     };
     let link = link.map_err(|error| run.failed(format!("{error:#}")))?;
     let spawned = Instant::now();
@@ -164,8 +167,18 @@ fn serve_args(spec: &RunSpec, resolved: &Resolved, instance: &str) -> Vec<OsStri
     args.into_iter().map(OsString::from).collect()
 }
 
-fn offline(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow::Result<Link> {
-    let job = serde_json::to_vec(&offline_job(spec, resolved))?;
+async fn offline(
+    child: &mut ChildSpec,
+    spec: &RunSpec,
+    resolved: &Resolved,
+) -> anyhow::Result<Link> {
+    let (spec, resolved) = (spec.clone(), resolved.clone());
+    // Prompts that must be made take a while: not on a thread that answers others.
+    let made = tokio::task::spawn_blocking(move || {
+        let (job, watch) = offline_job(&spec, &resolved)?;
+        anyhow::Ok((serde_json::to_vec(&job)?, watch))
+    });
+    let (job, watch) = made.await??;
     let (report, theirs) = std::io::pipe().context("open a pipe for the worker's report")?;
     child.fds.push((
         memory_file(&job).context("hand the job to the worker")?,
@@ -184,28 +197,8 @@ fn offline(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow
     .to_vec();
     Ok(Link::Offline {
         report: report.into(),
+        watch,
     })
-}
-
-fn offline_job(spec: &RunSpec, resolved: &Resolved) -> OfflineJob {
-    let workload = &spec.workload;
-    OfflineJob {
-        chapter: resolved.chapter.clone(),
-        model: resolved.model.clone(),
-        dtype: spec.arm.dtype,
-        device: spec.arm.device,
-        threads: spec.arm.threads,
-        options: spec.arm.options.clone(),
-        prompts: workload.prompts.clone(),
-        endpoint: workload.endpoint,
-        sampling: workload.sampling.clone(),
-        warmup_prompts: None,
-        ceilings: Vec::new(),
-        warmup_ceilings: Vec::new(),
-        warmup: workload.warmup,
-        n_runs: workload.n_runs,
-        continue_on_error: workload.allow_failures != AllowFailures::Count { n: 0 },
-    }
 }
 
 /// A file in memory: a job may be larger than what a pipe holds before anybody reads.

@@ -14,8 +14,8 @@ use super::story::{Failure, Run};
 use super::validity;
 use crate::host::CpuMeter;
 use crate::load::{
-    Clock, DriveEnd, DriveOutcome, Gauges, OfflineEvent, OfflineWatch, OnlineJob, Phase,
-    drive_online, read_offline,
+    Clock, DriveEnd, DriveOutcome, Gauges, OfflineEvent, OnlineJob, Phase, drive_online,
+    read_offline,
 };
 use crate::process::Child;
 
@@ -66,8 +66,10 @@ async fn drive(
             let on_phase = |phase| watch.begin(phase);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
         }
-        Link::Offline { report } => {
-            let expected = OfflineWatch::from_spec(spec);
+        Link::Offline {
+            report,
+            watch: expected,
+        } => {
             let on_event = |event| match event {
                 OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(*model), spawned),
                 OfflineEvent::Phase(phase) => watch.begin(phase),

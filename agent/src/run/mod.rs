@@ -9,6 +9,7 @@ mod ending;
 mod fits;
 mod launch;
 mod measure;
+mod offline_job;
 mod preflight;
 mod ready;
 pub mod record;

@@ -10,6 +10,7 @@ use engine::text::Text;
 use super::check::{self, Refusal};
 use super::fits;
 use crate::config::{EngineEntry, ModelRoots};
+use crate::load::Route;
 
 /// The one chapter that has no model to look at: it is a clock that speaks.
 const CHAPTER_WITHOUT_MODEL: &str = "fake";
@@ -52,6 +53,9 @@ pub fn resolve(
             let context_tokens = Some(inspection.context_tokens);
             fits::check(spec, route, Some(&inspection.text), context_tokens)?;
             text = Some(inspection.text);
+        } else {
+            let route = Route::resolve(spec.workload.endpoint, true);
+            fits::check(spec, route, None, None)?;
         }
     }
     let weights_bytes = weights_bytes(Path::new(&model));

@@ -9,6 +9,7 @@ mod conformance;
 mod conformance_http;
 mod conformance_usage;
 mod drive_closed;
+mod drive_conversations;
 mod drive_ends;
 mod drive_memory;
 mod drive_open;
