@@ -48,7 +48,7 @@ pub struct Basis {
     pub sent: u32,
     /// First measured sent to last measured done.
     pub window_ms: f64,
-    /// Median wall time of the first third of the requests.
+    /// Longest wall time among the first third of the requests.
     pub early_wall_ms: Option<f64>,
     /// What drift may come to by chance alone.
     pub drift_noise_share: f64,
@@ -205,8 +205,7 @@ impl Gauges {
         Basis {
             sent: self.sent,
             window_ms: window_s * 1e3,
-            early_wall_ms: (!self.early_ns.is_empty())
-                .then(|| self.early_ns.value_at_quantile(0.5) as f64 / 1e6),
+            early_wall_ms: (!self.early_ns.is_empty()).then(|| self.early_ns.max() as f64 / 1e6),
             drift_noise_share,
         }
     }

@@ -26,7 +26,7 @@ mod workload;
 pub use answer::{Answer, TokenCounter};
 pub use client::{
     ANSWER_BYTES_MAX, Client, ClientConfig, ClientError, Ended, Shared, Target, TargetError,
-    Timeouts,
+    Timeouts, read_answer,
 };
 pub use clock::Clock;
 pub use drive::{DriveGauges, drive_online};

@@ -3,9 +3,12 @@
 //! `contracts::openai`.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use contracts::generate::RequestMetrics;
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Characters of a server's words that an error keeps.
@@ -20,7 +23,7 @@ pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 #[derive(Debug, Deserialize)]
 pub struct Chunk<'a> {
     #[serde(default, borrow)]
-    pub choices: Option<Vec<Choice<'a>>>,
+    choices: Option<Choices<'a>>,
     #[serde(default)]
     pub usage: Option<Usage>,
     #[serde(default)]
@@ -35,6 +38,35 @@ pub struct Chunk<'a> {
     pub prompt_token_ids: Option<Vec<u32>>,
     #[serde(default)]
     pub token_ids: Option<Vec<u32>>,
+}
+
+/// The one answer of a chunk that we ask for, index 0, picked from the list without keeping it: an
+/// event must not cost an allocation.
+#[derive(Debug)]
+struct Choices<'a>(Option<Choice<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Choices<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pick<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for Pick<'a> {
+            type Value = Choices<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of choices")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut picked = None;
+                while let Some(choice) = list.next_element::<Choice<'a>>()? {
+                    if choice.index == 0 && picked.is_none() {
+                        picked = Some(choice);
+                    }
+                }
+                Ok(Choices(picked))
+            }
+        }
+        deserializer.deserialize_seq(Pick(PhantomData))
+    }
 }
 
 /// One answer of a chunk.
@@ -62,21 +94,55 @@ struct Message<'a> {
     #[serde(default, borrow)]
     reasoning: Option<Text<'a>>,
     #[serde(default)]
-    tool_calls: Option<Vec<ToolCall>>,
+    tool_calls: Option<ToolCalls>,
+    #[serde(default, borrow)]
+    function_call: Option<Function<'a>>,
+}
+
+/// Whether any of a list of tool calls says something.
+#[derive(Debug)]
+struct ToolCalls(bool);
+
+impl<'de> Deserialize<'de> for ToolCalls {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = ToolCalls;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of tool calls")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut any = false;
+                while let Some(call) = list.next_element::<ToolCall<'de>>()? {
+                    any |= call.function.is_some_and(|f| f.says_something());
+                }
+                Ok(ToolCalls(any))
+            }
+        }
+        deserializer.deserialize_seq(Any)
+    }
 }
 
 #[derive(Debug, Deserialize)]
-struct ToolCall {
-    #[serde(default)]
-    function: Option<Function>,
+struct ToolCall<'a> {
+    #[serde(default, borrow)]
+    function: Option<Function<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Function {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    arguments: Option<String>,
+struct Function<'a> {
+    #[serde(default, borrow)]
+    name: Option<Text<'a>>,
+    #[serde(default, borrow)]
+    arguments: Option<Text<'a>>,
+}
+
+impl Function<'_> {
+    fn says_something(&self) -> bool {
+        !str_of(&self.name).is_empty() || !str_of(&self.arguments).is_empty()
+    }
 }
 
 /// `usage`; servers at large send it empty or in part.
@@ -128,7 +194,7 @@ impl<'a> Chunk<'a> {
 
     /// The one answer that we ask for; none in the usage event.
     pub fn choice(&self) -> Option<&Choice<'a>> {
-        self.choices.as_ref()?.iter().find(|c| c.index == 0)
+        self.choices.as_ref()?.0.as_ref()
     }
 }
 
@@ -143,21 +209,13 @@ impl Choice<'_> {
             };
         };
         let reasoning = message.reasoning_content.as_ref();
-        let calls = message.tool_calls.as_deref().unwrap_or_default();
+        let function = message.function_call.as_ref();
         Words {
             text: str_of(&message.content),
             reasoning: reasoning.map_or(str_of(&message.reasoning), |r| &r.0),
-            tool_call: calls.iter().any(ToolCall::says_something),
+            tool_call: message.tool_calls.as_ref().is_some_and(|calls| calls.0)
+                || function.is_some_and(Function::says_something),
         }
-    }
-}
-
-impl ToolCall {
-    fn says_something(&self) -> bool {
-        let full = |s: &Option<String>| s.as_ref().is_some_and(|s| !s.is_empty());
-        self.function
-            .as_ref()
-            .is_some_and(|f| full(&f.name) || full(&f.arguments))
     }
 }
 

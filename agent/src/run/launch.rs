@@ -252,6 +252,7 @@ mod tests {
             chapter: "ch02".to_owned(),
             model: "/m".to_owned(),
             weights_bytes: None,
+            text: None,
         };
         let args = serve_args(&spec, &resolved, "ID");
         let line = args

@@ -6,6 +6,7 @@
 pub mod builds;
 pub mod check;
 mod ending;
+mod fits;
 mod launch;
 mod measure;
 mod preflight;

@@ -2,22 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use contracts::openai::ChatMessage;
-use contracts::run::{Device, Dtype, Endpoint, EngineRef, PromptSource, RunSpec, Workload};
-use engine::chapters::Chapter;
+use contracts::run::{Device, EngineRef, RunSpec};
 use engine::error::EngineError;
-use engine::inspect::Inspection;
 use engine::model::dummy;
-use engine::text::Input;
+use engine::text::Text;
 
 use super::check::{self, Refusal};
+use super::fits;
 use crate::config::{EngineEntry, ModelRoots};
 
 /// The one chapter that has no model to look at: it is a clock that speaks.
 const CHAPTER_WITHOUT_MODEL: &str = "fake";
 
 /// What to start for a spec.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Resolved {
     /// Another build of ours, or none: this one.
     pub executable: Option<PathBuf>,
@@ -27,6 +25,8 @@ pub struct Resolved {
     pub model: String,
     /// Bytes of its weight files, where they lie in plain sight.
     pub weights_bytes: Option<u64>,
+    /// The tokenizer that the engine uses, where this agent can read it.
+    pub text: Option<Text>,
 }
 
 /// Checks all that can be known without loading. May read a tokenizer: call it where blocking is fine.
@@ -39,11 +39,19 @@ pub fn resolve(
     device(spec.arm.device)?;
     let (executable, chapter) = engine_of(&spec.arm.engine, engines)?;
     let model = model_of(&spec.workload.model, roots)?;
+    let mut text = None;
     // Another build may know chapters and models that this one does not: it says so when it loads.
     if executable.is_none() {
         let found = engine::chapters::find(&chapter).map_err(|error| unknown_chapter(&error))?;
         if found.id != CHAPTER_WITHOUT_MODEL {
-            workload(&spec.workload, &model, spec.arm.dtype, found)?;
+            let inspection = engine::inspect::inspect_as(&model, spec.arm.dtype);
+            let inspection = inspection.map_err(|error| {
+                Refusal::new("workload.model", format!("{error} ({})", found.id))
+            })?;
+            let route = fits::route(&spec.workload, &model, inspection.chat_template)?;
+            let context_tokens = Some(inspection.context_tokens);
+            fits::check(spec, route, Some(&inspection.text), context_tokens)?;
+            text = Some(inspection.text);
         }
     }
     let weights_bytes = weights_bytes(Path::new(&model));
@@ -52,6 +60,7 @@ pub fn resolve(
         chapter,
         model,
         weights_bytes,
+        text,
     })
 }
 
@@ -161,74 +170,6 @@ fn path_of(name: &str, roots: &ModelRoots) -> Option<PathBuf> {
     let looks_like_a_path =
         name.starts_with('.') || name.ends_with(".gguf") || name.matches('/').count() > 1;
     found.or_else(|| looks_like_a_path.then(|| path.to_path_buf()))
-}
-
-/// Template and context, by the model's own tokenizer.
-fn workload(
-    workload: &Workload,
-    model: &str,
-    dtype: Option<Dtype>,
-    chapter: &Chapter,
-) -> Result<(), Refusal> {
-    let inspection = engine::inspect::inspect_as(model, dtype)
-        .map_err(|error| Refusal::new("workload.model", format!("{error} ({})", chapter.id)))?;
-    let chat = match workload.endpoint {
-        Endpoint::Chat if !inspection.chat_template => {
-            return Err(Refusal::new(
-                "workload.endpoint",
-                format!("{model} has no chat template; use completions"),
-            ));
-        }
-        Endpoint::Auto => inspection.chat_template,
-        endpoint => endpoint == Endpoint::Chat,
-    };
-    let PromptSource::Texts { texts } = &workload.prompts else {
-        return Ok(());
-    };
-    for (index, text) in texts.iter().enumerate() {
-        fits(&inspection, index, text, chat, workload.sampling.max_tokens)?;
-    }
-    Ok(())
-}
-
-fn fits(
-    inspection: &Inspection,
-    index: usize,
-    text: &str,
-    chat: bool,
-    max_tokens: u32,
-) -> Result<(), Refusal> {
-    let input = if chat {
-        Input::Chat(vec![ChatMessage {
-            role: "user".to_owned(),
-            content: text.into(),
-        }])
-    } else {
-        Input::Text(text.to_owned())
-    };
-    let ids = inspection.text.encode(&input);
-    let ids = ids.map_err(|error| {
-        Refusal::new("workload.prompts.texts", format!("prompt {index}: {error}"))
-    })?;
-    if ids.is_empty() {
-        return Err(Refusal::new(
-            "workload.prompts.texts",
-            format!("prompt {index} has no tokens"),
-        ));
-    }
-    let max_tokens = max_tokens as usize;
-    if ids.len() + max_tokens > inspection.context_tokens {
-        let error = EngineError::ContextTooLong {
-            input_tokens: ids.len(),
-            max_tokens,
-            context_tokens: inspection.context_tokens,
-        };
-        return Err(Refusal::new(
-            "workload.sampling.max_tokens",
-            format!("prompt {index}: {error}"),
-        ));
-    }
-    Ok(())
 }
 
 /// Sum of the weight files of a path; none for names.

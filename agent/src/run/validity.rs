@@ -3,9 +3,9 @@
 //! Small runs are not condemned by chance: the 99th percentile of the dispatch lag is judged from
 //! [`LAG_REQUESTS_MIN`] requests on, below that its median is; requests in flight are judged from
 //! [`IN_FLIGHT_SLOTS_MIN`] slots on, since the moment between two requests is a larger share of few
-//! slots; the load thread's share of a core needs a window; an achieved rate needs a window of many
-//! walls, whose last one is no sign of saturation; drift must exceed what its medians' errors
-//! explain.
+//! slots; the load thread's share of a core needs a window; of an achieved rate's window one wall is
+//! left out, since a server that keeps up ends so much later than it is asked; drift must exceed
+//! what its medians' errors explain.
 
 use contracts::defaults::{
     ACHIEVED_SHARE_MIN, CLIENT_BUSY_SHARE_MAX, DISPATCH_LAG_P99_MS_MAX, DRIFT_SHARE_MAX,
@@ -22,9 +22,9 @@ const LAG_REQUESTS_MIN: u32 = 20;
 const IN_FLIGHT_SLOTS_MIN: u32 = 8;
 /// Window below which the load thread's share of a core is that of its start.
 const BUSY_WINDOW_MS_MIN: f64 = 200.0;
-/// Window, in wall times of the first requests, below which an achieved rate is that of the last
-/// request's wait and not of the server.
-const ACHIEVED_WALLS_MIN: f64 = 10.0;
+/// Window, in the longest of the first requests' wall times, below which an achieved rate is that of
+/// the last request's wait and not of the server.
+const ACHIEVED_WALLS_MIN: f64 = 2.0;
 
 /// Judges `validity` by the limits: sets its verdict and its doubts.
 pub(super) fn judge(validity: &mut Validity, basis: &Basis) {
@@ -99,7 +99,8 @@ fn server(validity: &Validity, basis: &Basis, doubts: &mut Vec<Doubt>) {
         basis.early_wall_ms,
     ) && basis.window_ms >= ACHIEVED_WALLS_MIN * wall_ms
     {
-        // The window ends one wall after the last request was due, however fast the server is.
+        // The window ends one wall after the last request was due, however fast the server is. That
+        // of the first ones is meant: where requests queue, the last ones' have grown.
         let settled = achieved * basis.window_ms / (basis.window_ms - wall_ms);
         if settled < offered * ACHIEVED_SHARE_MIN {
             let message = format!(
@@ -363,7 +364,7 @@ mod tests {
                 b.window_ms = 1_900.0;
                 b.early_wall_ms = Some(1_000.0);
             },
-            // 1 s of walls at the end of 12 s.
+            // 1 s of wall at the end of 12 s.
             |v, b| {
                 v.offered_per_s = Some(10.0);
                 v.achieved_per_s = Some(9.2);

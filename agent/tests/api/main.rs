@@ -5,5 +5,6 @@ mod crash;
 mod ending;
 mod fixture;
 mod following;
+mod loads;
 mod refusing;
 mod running;

@@ -3,7 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod asking;
+mod bad_servers;
+mod conformance;
+mod conformance_http;
+mod conformance_usage;
+mod drive_closed;
+mod drive_ends;
+mod drive_memory;
+mod drive_open;
 mod faults;
 mod measure;
 mod offline;
+mod queueing;
 mod support;
+mod tls;

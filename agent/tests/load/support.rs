@@ -23,6 +23,8 @@ pub enum Step {
     Send(Vec<u8>),
     Wait(Duration),
     Close,
+    /// Close by a reset, as a crashed server's kernel does.
+    Reset,
     /// Say nothing more and keep the connection.
     Hang,
 }
@@ -134,13 +136,18 @@ async fn answer_all(
                 }
                 Step::Wait(time) => tokio::time::sleep(time).await,
                 Step::Close => return,
+                Step::Reset => {
+                    let socket = socket2::SockRef::from(&stream);
+                    socket.set_linger(Some(Duration::ZERO)).unwrap();
+                    return;
+                }
                 Step::Hang => std::future::pending().await,
             }
         }
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+pub async fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     loop {
         let end = bytes.windows(4).position(|w| w == b"\r\n\r\n");

@@ -13,6 +13,7 @@ mod dry_run;
 mod resume;
 mod run;
 mod runs;
+mod secrets;
 mod workload;
 
 use std::ffi::OsString;

@@ -115,6 +115,8 @@ impl Chunked {
                         *self = Self::Size;
                     }
                     [] | [b'\r'] => break,
+                    // What came before is still to be taken, however the bytes were cut.
+                    _ if !data.is_empty() => break,
                     _ => return Err("a chunk is longer than its size".to_owned()),
                 },
                 Self::Trailers(before) => {

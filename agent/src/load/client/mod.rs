@@ -3,7 +3,8 @@
 //!
 //! A [`Client`] is one connection; [`Shared`] is what all of a run have in common. From the outside
 //! in: `connection` over `stamped` (and `tls`) moves bytes and takes the instants, `watchdog` bounds
-//! the waits, `reception` makes an answer of the bytes by `head`, `framing`, `unzip` and `body`.
+//! the waits, `reception` makes an answer of the bytes by `head`, `framing`, `unzip` and `body`. `replay` does the
+//! same with bytes at rest.
 //!
 //! A connection is kept while the server keeps it. It is checked before each request; if the server
 //! has closed it all the same before a byte of the answer came, the request is sent once more on a
@@ -14,6 +15,7 @@ mod connection;
 mod framing;
 mod head;
 mod reception;
+mod replay;
 mod shared;
 mod stamped;
 mod target;
@@ -34,13 +36,15 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use self::connection::Connection;
 use self::reception::Reception;
-use self::usage::{Asked, without_usage};
+use self::usage::Asked;
 use self::watchdog::{Watchdog, cancelled_error};
 use super::answer::{Answer, failure};
 
 pub use self::reception::ANSWER_BYTES_MAX;
+pub use self::replay::read_answer;
 pub use self::shared::{ClientConfig, ClientError, Shared, Timeouts};
 pub use self::target::{Target, TargetError};
+pub(super) use self::usage::without_usage;
 
 /// A client with one connection.
 pub struct Client {

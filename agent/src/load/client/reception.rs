@@ -31,7 +31,7 @@ pub struct Reception {
 
 enum Stage {
     Head,
-    Body(Framing, Body),
+    Body(Framing, Box<Body>),
     Ended,
 }
 
@@ -154,7 +154,7 @@ impl Reception {
             whole: Vec::new(),
             bytes: 0,
         };
-        self.stage = Stage::Body(head.framing, body);
+        self.stage = Stage::Body(head.framing, Box::new(body));
         Ok(())
     }
 

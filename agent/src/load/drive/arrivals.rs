@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contracts::run::Load;
-use contracts::sample::{ErrorClass, Sample};
+use contracts::sample::ErrorClass;
 use tokio::task::{JoinError, JoinSet};
 
 use super::floor::{Floor, Turn};
@@ -26,6 +26,8 @@ const WAITING_MAX: usize = 100_000;
 /// Arrivals that were due and not sent when a run was ended, of which samples are stored: each is
 /// as large as any other, and they all say the same.
 const UNSENT_SAMPLES_MAX: usize = 10_000;
+/// What is said of them.
+const UNSENT: &str = "was due and not sent before the run's sending ended";
 /// From the making of the clock's plan to the first arrival: time to start a thread.
 const LEAD_NS: u64 = 5_000_000;
 
@@ -61,7 +63,7 @@ async fn pool(floor: &Rc<Floor>, shared: &Arc<Shared>, arrivals: usize) -> Optio
     match pool::open_ahead(shared, cap, floor.job.keepalive, &floor.stop).await {
         Ok(clients) => Some(Pool::full(Arc::clone(shared), clients)),
         Err(error) => {
-            floor.fail(floor.stage(), error.message);
+            floor.unopened(error).await;
             None
         }
     }
@@ -203,27 +205,17 @@ impl Dispatch {
     async fn unsent(&mut self, due_offsets_ns: &[u64], base_ns: u64) {
         let floor = Rc::clone(&self.floor);
         let job = &floor.job;
-        let now_ns = floor.clock.now_ns();
         for offset_ns in due_offsets_ns.iter().take(UNSENT_SAMPLES_MAX) {
             if self.next.0 == Phase::Warmup && self.next.1 >= job.warmup {
                 self.next = (Phase::Measure, 0);
             }
             let (phase, index) = self.next;
-            let (warmup, total) = match phase {
-                Phase::Warmup => (true, job.warmup),
-                Phase::Measure => (false, job.n_runs),
+            let total = match phase {
+                Phase::Warmup => job.warmup,
+                Phase::Measure => job.n_runs,
             };
-            let words = "was due and not sent before the run's sending ended";
-            let sample = Sample {
-                index,
-                warmup,
-                due_ns: base_ns + offset_ns,
-                start_ns: now_ns,
-                requested_tokens: job.bodies.sampling.max_tokens,
-                error: Some(failure(ErrorClass::Aborted, words)),
-                ..Sample::default()
-            };
-            floor.unsent(sample).await;
+            let error = failure(ErrorClass::Aborted, UNSENT);
+            floor.unsent(phase, index, base_ns + offset_ns, error).await;
             self.next = (phase, index + turns(&job.bodies, index, total));
         }
     }

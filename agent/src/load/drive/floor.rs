@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::run::Stage;
-use contracts::sample::Sample;
+use contracts::sample::{ErrorClass, Sample, SampleError};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -258,26 +258,60 @@ impl Floor {
 
     /// Counts a request that ended, and sends it on.
     async fn hand_on(&self, sample: Sample, ended: Ended, end_ns: u64, phase: Phase) {
-        let Ended { answer, end } = ended;
-        let error = answer.failure(&end);
-        let mut books = self.books.borrow_mut();
-        books.flight.end(end_ns);
-        let failed = books.tally.add(phase, sample.index, error.as_ref());
-        drop(books);
-        let over = Over::Ended {
-            sample,
-            answer,
-            end,
+        let error = ended.answer.failure(&ended.end);
+        let failed = {
+            let mut books = self.books.borrow_mut();
+            books.flight.end(end_ns);
+            books.tally.add(phase, sample.index, error.as_ref())
         };
-        self.send_on(over, phase.stage()).await;
+        let ended = Some(ended);
+        self.send_on(Over { sample, ended }, phase.stage()).await;
         if let Some(outcome) = failed {
             self.end(outcome);
         }
     }
 
-    /// Gives a request that was due and never sent to the settle thread.
-    pub async fn unsent(&self, sample: Sample) {
-        self.send_on(Over::Unsent(sample), Stage::Measure).await;
+    /// A request of `phase` that was never handed to a client, and why: a sample all the same.
+    pub async fn unsent(&self, phase: Phase, index: u32, due_ns: u64, error: SampleError) {
+        let failed = self
+            .books
+            .borrow_mut()
+            .tally
+            .add(phase, index, Some(&error));
+        let sample = Sample {
+            index,
+            warmup: phase == Phase::Warmup,
+            due_ns,
+            start_ns: self.clock.now_ns(),
+            requested_tokens: self.job.bodies.sampling.max_tokens,
+            error: Some(error),
+            ..Sample::default()
+        };
+        let ended = None;
+        self.send_on(Over { sample, ended }, phase.stage()).await;
+        if let Some(outcome) = failed {
+            self.end(outcome);
+        }
+    }
+
+    /// The connections of the first requests could not be opened: the first of them has failed so,
+    /// and with it the run.
+    pub async fn unopened(&self, error: SampleError) {
+        if error.class == ErrorClass::Aborted {
+            return;
+        }
+        let phase = self.first_phase();
+        let stage = phase.stage();
+        let message = error.message.clone();
+        self.unsent(phase, 0, self.clock.now_ns(), error).await;
+        self.fail(stage, message);
+    }
+
+    fn first_phase(&self) -> Phase {
+        match self.job.warmup {
+            0 => Phase::Measure,
+            _ => Phase::Warmup,
+        }
     }
 
     async fn send_on(&self, over: Over, stage: Stage) {
@@ -324,7 +358,7 @@ impl Floor {
     /// The stage of a failure that belongs to no request.
     pub fn stage(&self) -> Stage {
         let begun = self.books.borrow().begun;
-        begun.unwrap_or(Phase::Warmup).stage()
+        begun.unwrap_or_else(|| self.first_phase()).stage()
     }
 
     /// The counts, once all slots are done.

@@ -132,8 +132,12 @@ fn start(
     let plan = Plan::of(&job).map_err(|error| error.to_string())?;
     let no_thread = |error: io::Error| format!("the load generator's threads: {error}");
     let slots = job.slots().unwrap_or(0) as usize;
-    let (warmup, n_runs) = (job.warmup, job.n_runs);
-    let bodies = Shelf::start(job.bodies.clone(), slots, warmup, n_runs).map_err(no_thread)?;
+    let counts = (job.warmup, job.n_runs);
+    let asked = Arc::clone(&shared);
+    let bodies = Shelf::start(job.bodies.clone(), slots, counts, move || {
+        asked.usage_refused()
+    });
+    let bodies = bodies.map_err(no_thread)?;
     let (settle, all_taken) = settle::start(out, job.counter.clone()).map_err(no_thread)?;
     let (tell, ended) = oneshot::channel();
     let work = move || {

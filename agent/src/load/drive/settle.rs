@@ -4,10 +4,11 @@
 use std::io;
 use std::thread;
 
-use contracts::sample::{Sample, SampleError};
+use contracts::sample::Sample;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::load::answer::{Answer, TokenCounter};
+use crate::load::answer::TokenCounter;
+use crate::load::client::Ended;
 
 /// Answers that wait to be settled: the last ones of a thousand streams that end together. A full
 /// queue holds back the slots whose answers do not fit, and so their next requests, which then
@@ -15,16 +16,10 @@ use crate::load::answer::{Answer, TokenCounter};
 const SETTLE_QUEUE_MAX: usize = 1_024;
 
 /// A request that is over.
-pub(super) enum Over {
-    /// It was sent, or should have been within the client.
-    Ended {
-        sample: Sample,
-        answer: Answer,
-        /// The client's verdict.
-        end: Result<(), SampleError>,
-    },
-    /// It was never handed to a client; all that there is to say is said.
-    Unsent(Sample),
+pub(super) struct Over {
+    pub sample: Sample,
+    /// What came of it; none if it was never handed to a client, and the sample says why.
+    pub ended: Option<Ended>,
 }
 
 /// Starts the thread. It ends when the queue is closed and empty, or when `out` is closed, and then
@@ -53,15 +48,9 @@ pub(super) fn start(
 }
 
 fn settled(over: Over, counter: Option<&TokenCounter>) -> Sample {
-    match over {
-        Over::Unsent(sample) => sample,
-        Over::Ended {
-            mut sample,
-            answer,
-            end,
-        } => {
-            answer.settle(&mut sample, end, counter);
-            sample
-        }
+    let Over { mut sample, ended } = over;
+    if let Some(Ended { answer, end }) = ended {
+        answer.settle(&mut sample, end, counter);
     }
+    sample
 }

@@ -12,6 +12,7 @@ use std::thread;
 
 use tokio::sync::Notify;
 
+use crate::load::client::without_usage;
 use crate::load::tally::Phase;
 use crate::load::workload::{Bodies, Body, BodyError};
 
@@ -66,8 +67,14 @@ struct State {
 pub(super) struct Taker(Arc<Shelf>);
 
 impl Shelf {
-    /// Starts to make bodies: `warmup` requests, then `measured` ones.
-    pub fn start(bodies: Bodies, slots: usize, warmup: u32, measured: u32) -> io::Result<Taker> {
+    /// Starts to make bodies: `warmup` requests, then `measured` ones. Once `usage_refused`, none
+    /// asks for usage, which the client would have to take out.
+    pub fn start(
+        bodies: Bodies,
+        slots: usize,
+        (warmup, measured): (u32, u32),
+        usage_refused: impl Fn() -> bool + Send + 'static,
+    ) -> io::Result<Taker> {
         let shelf = Arc::new(Self {
             state: Mutex::default(),
             room: Condvar::new(),
@@ -79,7 +86,11 @@ impl Shelf {
         thread::Builder::new()
             .name("bodies".to_owned())
             .spawn(move || {
-                shelf.make_all(&bodies, warmup, measured);
+                let maker = Maker {
+                    bodies,
+                    usage_refused,
+                };
+                shelf.make_all(&maker, warmup, measured);
                 shelf.lock().ended = true;
                 shelf.news.notify_waiters();
                 shelf.filled.notify_one();
@@ -87,12 +98,12 @@ impl Shelf {
         Ok(taker)
     }
 
-    fn make_all(&self, bodies: &Bodies, warmup: u32, measured: u32) {
+    fn make_all(&self, maker: &Maker<impl Fn() -> bool>, warmup: u32, measured: u32) {
         for (phase, total) in [(Phase::Warmup, warmup), (Phase::Measure, measured)] {
             let mut index = 0;
             while index < total {
-                let turns = turns(bodies, index, total);
-                let group = make(bodies, phase, index, turns);
+                let turns = turns(&maker.bodies, index, total);
+                let group = maker.group(phase, index, turns);
                 let failed = group.first.is_err();
                 if !self.put(group) || failed {
                     return;
@@ -180,19 +191,35 @@ pub(super) fn turns(bodies: &Bodies, index: u32, total: u32) -> u32 {
     together.min(total.saturating_sub(index)).max(1)
 }
 
-fn make(bodies: &Bodies, phase: Phase, index: u32, turns: u32) -> Group {
-    let warmup = phase == Phase::Warmup;
-    let made = |index: u32| bodies.body(warmup, index, &[]);
-    let rest = (index + 1..index + turns).map(|index| {
-        // One that cannot be made is made again by its slot, which then says why.
-        let alone = !bodies.prompts.needs_answers(index);
-        alone.then(|| made(index).ok()).flatten()
-    });
-    Group {
-        phase,
-        index,
-        first: made(index),
-        rest: rest.collect(),
+/// Makes groups, on the thread of bodies.
+struct Maker<F> {
+    bodies: Bodies,
+    usage_refused: F,
+}
+
+impl<F: Fn() -> bool> Maker<F> {
+    fn group(&self, phase: Phase, index: u32, turns: u32) -> Group {
+        let rest = (index + 1..index + turns).map(|index| {
+            // One that cannot be made is made again by its slot, which then says why.
+            let alone = !self.bodies.prompts.needs_answers(index);
+            alone.then(|| self.body(phase, index).ok()).flatten()
+        });
+        Group {
+            phase,
+            index,
+            first: self.body(phase, index),
+            rest: rest.collect(),
+        }
+    }
+
+    fn body(&self, phase: Phase, index: u32) -> Result<Body, BodyError> {
+        let mut body = self.bodies.body(phase == Phase::Warmup, index, &[])?;
+        if (self.usage_refused)()
+            && let Some(bytes) = without_usage(&body.bytes)
+        {
+            body.bytes = bytes;
+        }
+        Ok(body)
     }
 }
 
@@ -222,7 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn groups_come_in_order_and_then_no_more() {
-        let taker = Shelf::start(bodies("p"), 1, 2, 300).unwrap();
+        let taker = Shelf::start(bodies("p"), 1, (2, 300), || false).unwrap();
         let mut taken = Vec::new();
         while let Some(group) = taker.take().await {
             assert!(group.first.is_ok() && group.rest.is_empty());
@@ -236,19 +263,29 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_lie_ready_than_may() {
-        let taker = Shelf::start(bodies("p"), 100, 0, 1_000_000).unwrap();
+        let taker = Shelf::start(bodies("p"), 100, (0, 1_000_000), || false).unwrap();
         taker.filled().await;
         assert_eq!(taker.0.lock().ready.len(), 100);
         // A long prompt is bounded by its bytes.
         let long = "x".repeat(1 << 20);
-        let taker = Shelf::start(bodies(&long), 100, 0, 1_000_000).unwrap();
+        let taker = Shelf::start(bodies(&long), 100, (0, 1_000_000), || false).unwrap();
         taker.filled().await;
         assert_eq!(taker.0.lock().ready.len(), 16);
     }
 
     #[tokio::test]
+    async fn a_server_that_refuses_the_question_for_usage_is_not_asked_again() {
+        for refused in [false, true] {
+            let taker = Shelf::start(bodies("p"), 1, (0, 1), move || refused).unwrap();
+            let body = taker.take().await.unwrap().first.unwrap();
+            let text = String::from_utf8(body.bytes.to_vec()).unwrap();
+            assert_eq!(text.contains("include_usage"), !refused, "{text}");
+        }
+    }
+
+    #[tokio::test]
     async fn the_thread_ends_when_nobody_takes() {
-        let taker = Shelf::start(bodies("p"), 1, 0, 1_000_000).unwrap();
+        let taker = Shelf::start(bodies("p"), 1, (0, 1_000_000), || false).unwrap();
         taker.filled().await;
         let shelf = Arc::downgrade(&taker.0);
         drop(taker);

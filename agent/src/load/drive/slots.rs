@@ -17,7 +17,7 @@ pub(super) async fn all(floor: &Rc<Floor>, shared: &Arc<Shared>, concurrency: u3
     let opened = pool::open_ahead(shared, concurrency, keepalive, &floor.stop).await;
     let clients = match opened {
         Ok(clients) => clients,
-        Err(error) => return floor.fail(floor.stage(), error.message),
+        Err(error) => return floor.unopened(error).await,
     };
     floor.ready().await;
     let free_ns = floor.clock.now_ns();
