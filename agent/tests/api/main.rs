@@ -1,6 +1,7 @@
 //! The agent's API by the real binary: real sockets, real children, real state folders.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calibrating;
 mod crash;
 mod ending;
 mod fixture;
