@@ -214,7 +214,10 @@ mod tests {
         executable(&real, "ELF or so");
         std::os::unix::fs::symlink(&real, &link).unwrap();
         let by_name = Program::open_by_name(&link).unwrap();
-        assert_eq!((by_name.path(), by_name.exec_path()), (link.as_path(), link.clone()));
+        assert_eq!(
+            (by_name.path(), by_name.exec_path()),
+            (link.as_path(), link.clone())
+        );
         let real = real.canonicalize().unwrap();
         assert_eq!(Program::open(&link).unwrap().path(), real);
     }

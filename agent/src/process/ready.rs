@@ -177,7 +177,11 @@ async fn attempt(client: &Client, url: &Url) -> Result<Value, String> {
 
 async fn bounded_body(mut answer: Response) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|error| reason(&error, ATTEMPT_LIMIT))? {
+    while let Some(chunk) = answer
+        .chunk()
+        .await
+        .map_err(|error| reason(&error, ATTEMPT_LIMIT))?
+    {
         if body.len() + chunk.len() > BODY_BYTES_MAX {
             return Err(format!("a health page of more than {BODY_BYTES_MAX} bytes"));
         }

@@ -176,16 +176,9 @@ fn online(
 }
 
 fn serve_args(spec: &RunSpec, chapter: &str, model: &str, instance: &str) -> Vec<OsString> {
-    let mut args: Vec<String> = [
-        "engine",
-        "serve",
-        "--chapter",
-        chapter,
-        "--model",
-        model,
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let mut args: Vec<String> = ["engine", "serve", "--chapter", chapter, "--model", model]
+        .map(str::to_owned)
+        .to_vec();
     let mut flag = |name: &str, value: String| args.extend([name.to_owned(), value]);
     if let Some(dtype) = spec.arm.dtype {
         flag("--dtype", dtype_word(dtype).to_owned());

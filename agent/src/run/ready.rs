@@ -2,7 +2,7 @@
 //! by then.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use contracts::host::BuildFacts;
 use contracts::run::{EngineRef, ModelFacts, Provenance, Stage};

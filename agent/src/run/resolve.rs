@@ -167,9 +167,9 @@ fn wanted<'a>(engine: &'a EngineRef, engines: &'a [EngineEntry]) -> Result<Wante
         (EngineKind::Chapterbench { path }, Some(chapter)) => {
             Ok(Wanted::Chapter(Some(path.clone()), chapter.clone()))
         }
-        (EngineKind::Chapterbench { .. }, None) => {
-            refuse(format!("{name} is a build of ours: name the chapter to run"))
-        }
+        (EngineKind::Chapterbench { .. }, None) => refuse(format!(
+            "{name} is a build of ours: name the chapter to run"
+        )),
         (EngineKind::Server(entry), None) => Ok(Wanted::Server(name, entry)),
         (EngineKind::Server(_), Some(_)) => refuse(format!(
             "{name} is an engine of others and has no chapters; bench chapters in a run of their own"

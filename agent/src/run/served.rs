@@ -173,7 +173,11 @@ pub fn choose(names: &[String], model: &str) -> Result<String, String> {
     if names.len() > NAMES_SHOWN {
         shown.push("…");
     }
-    let found = if meant.is_empty() { "none" } else { "more than one" };
+    let found = if meant.is_empty() {
+        "none"
+    } else {
+        "more than one"
+    };
     Err(format!(
         "the server serves several models, and {found} of them is named like {model}: {}; say which with served_name",
         shown.join(", ")
@@ -211,7 +215,10 @@ mod tests {
         // The full name is stronger than its last part.
         assert_eq!(chosen(&["y/a", "x/a"], "x/a").unwrap(), "x/a");
         let error = chosen(&["b", "c"], "a").unwrap_err();
-        assert!(error.contains("none of them") && error.contains("b, c"), "{error}");
+        assert!(
+            error.contains("none of them") && error.contains("b, c"),
+            "{error}"
+        );
         let error = chosen(&["y/a", "x/a"], "a").unwrap_err();
         assert!(error.contains("more than one"), "{error}");
         let many: Vec<String> = (0..40).map(|n| n.to_string()).collect();
@@ -222,7 +229,12 @@ mod tests {
     #[test]
     fn all_forms_of_an_address_are_one() {
         let headers = BTreeMap::new();
-        for url in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"] {
+        for url in [
+            "http://h:1",
+            "http://h:1/",
+            "http://h:1/v1",
+            "http://h:1/v1/",
+        ] {
             assert_eq!(Asker::new(url, &headers).unwrap().base, "http://h:1");
         }
         let asker = Asker::new("https://h/llm/v1", &headers).unwrap();

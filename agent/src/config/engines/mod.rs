@@ -230,7 +230,14 @@ mod tests {
         let names: Vec<String> = read(&file).unwrap().into_iter().map(|e| e.name).collect();
         assert_eq!(
             names,
-            ["llama-cpp", "llama-server", "ollama", "sglang", "tgi", "vllm"]
+            [
+                "llama-cpp",
+                "llama-server",
+                "ollama",
+                "sglang",
+                "tgi",
+                "vllm"
+            ]
         );
     }
 }

@@ -125,11 +125,11 @@ impl ServerEntry {
         })
     }
 
-    /// Whether any of its words asks for this.
+    /// Whether its command, variables or choices ask for this.
     pub fn uses(&self, wanted: Placeholder) -> bool {
         let chosen = self.choices.values().flat_map(BTreeMap::values).flatten();
-        let words = self.args.iter().chain(self.env.0.values()).chain(chosen);
-        words.chain(&self.served_name).any(|word| word.has(wanted))
+        let mut words = self.args.iter().chain(self.env.0.values()).chain(chosen);
+        words.any(|word| word.has(wanted))
     }
 }
 
@@ -208,7 +208,10 @@ fn wait(key: &str, text: Option<&str>) -> Result<Duration, String> {
         "h" => 3_600_000,
         _ => return refuse(),
     };
-    let ms = number.parse::<u64>().ok().and_then(|n| n.checked_mul(unit_ms));
+    let ms = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(unit_ms));
     match ms.map(Duration::from_millis) {
         Some(wait) if wait <= WAIT_MAX => Ok(wait),
         _ => refuse(),
@@ -250,7 +253,10 @@ mod tests {
         assert_eq!(entry.choices["dtype"]["half"].len(), 2);
         assert!(entry.uses(Placeholder::Host) && !entry.uses(Placeholder::Threads));
         let shown = format!("{entry:?}");
-        assert!(shown.contains("TOKEN") && !shown.contains("secret"), "{shown}");
+        assert!(
+            shown.contains("TOKEN") && !shown.contains("secret"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -274,17 +280,32 @@ mod tests {
             ("command = ['']", ".command: is empty"),
             ("command = ['{model}', '{port}']", ".command: the program"),
             ("command = ['serve']", "{port}"),
-            ("command = ['serve', '{prot}']", ".command: {prot} is no placeholder"),
+            (
+                "command = ['serve', '{prot}']",
+                ".command: {prot} is no placeholder",
+            ),
             (&format!("{good}args = []"), "unknown field `args`"),
             (&format!("{good}env = {{ 'A=B' = 'x' }}"), ".env: \"A=B\""),
-            (&format!("{good}env = {{ A = '{{x}}' }}"), ".env.A: {x} is no"),
+            (
+                &format!("{good}env = {{ A = '{{x}}' }}"),
+                ".env.A: {x} is no",
+            ),
             (&format!("{good}health = 'health'"), ".health"),
-            (&format!("{good}ready_timeout = '15'"), ".ready_timeout: \"15\""),
+            (
+                &format!("{good}ready_timeout = '15'"),
+                ".ready_timeout: \"15\"",
+            ),
             (&format!("{good}ready_timeout = '2h'"), "at most 3600s"),
             (&format!("{good}grace = 'ms'"), ".grace"),
             (&format!("{good}served_name = '{{'"), ".served_name"),
-            (&format!("{good}[choices.dtype]"), ".choices.dtype: offers nothing"),
-            (&format!("{good}[choices.d]\na = ['{{y}}']"), ".choices.d.a: {y}"),
+            (
+                &format!("{good}[choices.dtype]"),
+                ".choices.dtype: offers nothing",
+            ),
+            (
+                &format!("{good}[choices.d]\na = ['{{y}}']"),
+                ".choices.d.a: {y}",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(key), "{text:?} gave {error:?}");
