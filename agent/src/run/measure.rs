@@ -172,14 +172,13 @@ impl CpuWatch<'_> {
             return;
         };
         let record = &self.run.active.record;
+        let beside = self.run.resolved.engine.runs_beside_us();
+        let foreign_share = used.foreign_share.filter(|_| !beside);
         record.update(|status| {
-            status.validity.foreign_cpu_during = used.foreign_share;
+            status.validity.foreign_cpu_during = foreign_share;
             status.validity.agent_cpu_ms = Some(used.own_ms);
         });
-        if let Some(share) = used
-            .foreign_share
-            .filter(|share| *share > FOREIGN_CPU_WARN_SHARE)
-        {
+        if let Some(share) = foreign_share.filter(|share| *share > FOREIGN_CPU_WARN_SHARE) {
             record.warn(
                 "foreign_cpu",
                 format!(

@@ -16,6 +16,7 @@ use super::model_path;
 use crate::config::engines::EngineKind;
 use crate::config::engines::server::ServerEntry;
 use crate::config::{EngineEntry, ModelRoots};
+use crate::load::Target;
 
 /// The one chapter that has no model to look at: it is a clock that speaks.
 const CHAPTER_WITHOUT_MODEL: &str = "fake";
@@ -57,6 +58,20 @@ pub enum Engine {
         /// The model's name there, if the spec says it.
         served_name: Option<String>,
     },
+}
+
+impl Engine {
+    /// Whether a server computes on this host that this agent has not started, so that its use of the
+    /// CPU cannot be told from that of strangers.
+    pub fn runs_beside_us(&self) -> bool {
+        let Self::Url { url, .. } = self else {
+            return false;
+        };
+        Target::parse(url).is_ok_and(|target| {
+            let address = target.host.parse::<std::net::IpAddr>();
+            target.host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        })
+    }
 }
 
 /// Checks all that can be known without loading. May read a tokenizer: call it where blocking is fine.
@@ -287,4 +302,24 @@ fn fits(
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_this_host_is_known_by_its_address() {
+        let beside = |url: &str| {
+            let engine = Engine::Url {
+                url: url.to_owned(),
+                served_name: None,
+            };
+            engine.runs_beside_us()
+        };
+        assert!(
+            beside("http://localhost:1") && beside("http://127.0.0.2") && beside("http://[::1]:1")
+        );
+        assert!(!beside("http://gpu:1") && !beside("http://10.0.0.1"));
+    }
 }

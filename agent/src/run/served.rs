@@ -156,7 +156,7 @@ async fn json<T: DeserializeOwned>(mut answer: Response) -> Option<T> {
 /// The name to ask for: the only one, or the one that means `model`, a path or a name. A server that
 /// lists none is asked for `model`.
 pub fn choose(names: &[String], model: &str) -> Result<String, String> {
-    if let [] = names {
+    if names.is_empty() {
         return Ok(model.to_owned());
     }
     if let [only] = names {
