@@ -8,3 +8,4 @@ mod following;
 mod refusing;
 mod running;
 mod servers;
+mod urls;
