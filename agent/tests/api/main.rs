@@ -9,3 +9,5 @@ mod following;
 mod loads;
 mod refusing;
 mod running;
+mod servers;
+mod urls;

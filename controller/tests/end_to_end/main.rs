@@ -8,6 +8,7 @@
 )]
 
 mod builds;
+mod foreign;
 mod interrupts;
 mod lab;
 mod main_job;
