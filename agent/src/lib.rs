@@ -12,11 +12,13 @@
 //! | [`process`] | children: start, ready, stop, sweep |
 //! | [`prompts`] | what each request says |
 //! | [`load`] | requests and their instants |
+//! | [`doctor`] | what a server does |
 //! | [`host`] | the machine |
 
 mod api;
 pub mod cli;
 pub mod config;
+pub mod doctor;
 pub mod host;
 pub mod load;
 pub mod process;

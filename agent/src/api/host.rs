@@ -37,7 +37,10 @@ fn info(bench: &Bench) -> HostInfo {
         state: crate::host::state(),
         chapters: crate::chapters(),
         engines: engines(bench),
-        busy_with: bench.busy().map(|active| active.id.to_string()),
+        busy_with: bench
+            .busy()
+            .map(|active| active.id.to_string())
+            .or(bench.errand().map(str::to_owned)),
         quarantine: bench.state.quarantine(),
     }
 }

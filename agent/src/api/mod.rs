@@ -6,6 +6,7 @@
 mod auth;
 mod body;
 mod connections;
+mod doctor;
 mod error;
 mod events;
 mod host;
@@ -29,6 +30,7 @@ pub fn router(bench: Arc<Bench>) -> Router {
     Router::new()
         .route("/v1/host", get(host::host))
         .route("/v1/check", post(start::check))
+        .route("/v1/doctor", post(doctor::examine))
         .route("/v1/runs", post(start::start).get(runs::list))
         .route("/v1/runs/{id}", get(runs::status).delete(runs::acknowledge))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))

@@ -6,6 +6,7 @@
 pub mod builds;
 pub mod check;
 mod ending;
+mod errand;
 mod launch;
 mod measure;
 mod preflight;
@@ -53,6 +54,8 @@ pub struct Bench {
     pub builds: Builds,
     /// The run in progress, or the last one: its record is served from memory until the next.
     slot: Mutex<Option<Arc<Active>>>,
+    /// What else keeps the agent busy.
+    errand: Mutex<Option<&'static str>>,
     /// Starts are judged one after another, so that two of them cannot both find the slot free.
     admission: tokio::sync::Mutex<()>,
     closing: CancellationToken,
@@ -132,6 +135,7 @@ impl Bench {
             facts,
             builds,
             slot: Mutex::new(None),
+            errand: Mutex::new(None),
             admission: tokio::sync::Mutex::new(()),
             closing: CancellationToken::new(),
         }
@@ -154,6 +158,11 @@ impl Bench {
         if let Some(busy) = self.busy() {
             return Err(StartError::Busy {
                 holder: busy.id.to_string(),
+            });
+        }
+        if let Some(holder) = self.errand() {
+            return Err(StartError::Busy {
+                holder: holder.to_owned(),
             });
         }
         if let Some(reason) = self.state.quarantine() {
