@@ -30,13 +30,13 @@ pub fn reach(line: &Line) -> Finding {
 pub fn health(reply: &Reply) -> Finding {
     let (grade, seen) = match reply {
         Ok(answer) if answer.head.status == 200 => (Grade::Fine, "200".to_owned()),
-        Ok(answer) => (
-            Grade::Odd,
-            format!(
-                "{}; to start it, name another `health` path in engines.toml",
-                whole::refusal(answer)
-            ),
-        ),
+        Ok(answer) => {
+            let hint = match answer.head.status {
+                404 => "; an entry in engines.toml needs another health path",
+                _ => "",
+            };
+            (Grade::Odd, format!("{}{hint}", whole::refusal(answer)))
+        }
         Err(trouble) => (Grade::Odd, trouble.to_string()),
     };
     finding("health", grade, seen)

@@ -8,6 +8,7 @@ mod chapters;
 mod compare;
 mod config;
 mod connect;
+mod doctor;
 mod dry_run;
 mod resume;
 mod run;
@@ -52,6 +53,8 @@ enum Command {
     Agents(agents::Args),
     /// The chapters that can be run
     Chapters(chapters::Args),
+    /// What a server of others does, and how its tokens can be counted
+    Doctor(doctor::Args),
     /// End a run on its agent, keeping what was measured
     Cancel(cancel::Args),
     /// Collect runs that an interrupted command left on agents
@@ -117,6 +120,7 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
         Command::Runs(args) => runs::run(&context, args).await,
         Command::Agents(args) => agents::run(&context, args).await,
         Command::Chapters(args) => chapters::run(&context, args).await,
+        Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Cancel(args) => cancel::run(&context, args).await,
         Command::Resume(args) => resume::run(&context, args).await,
         Command::Config(args) => config::run(&context, args),

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use contracts::api::{
-    ApiError, CheckAnswer, CheckRequest, ErrorBody, ErrorCode, PROTOCOL_HEADER, RunList, StartRun,
+    ApiError, CheckAnswer, CheckRequest, DoctorRequest, ErrorBody, ErrorCode, PROTOCOL_HEADER,
+    RunList, StartRun,
 };
-use contracts::defaults::{BODY_BYTES_MAX, CONNECT_TIMEOUT, SAMPLES_PAGE_MAX};
+use contracts::defaults::{BODY_BYTES_MAX, CONNECT_TIMEOUT, DOCTOR_TIME, SAMPLES_PAGE_MAX};
+use contracts::doctor::ServerReport;
 use contracts::host::HostInfo;
 use contracts::run::{RunEvent, RunSpec, RunStatus};
 use contracts::sample::Sample;
@@ -124,6 +126,18 @@ impl AgentClient {
             .call(Method::POST, "/v1/check")
             .json(&body)
             .timeout(CHECK_TIMEOUT);
+        self.json(call).await
+    }
+
+    /// Looks at a server from there; takes as long as that server's answers.
+    ///
+    /// # Errors
+    /// Also busy, and a server that cannot be reached.
+    pub async fn doctor(&self, request: &DoctorRequest) -> Result<ServerReport, FleetError> {
+        let call = self
+            .call(Method::POST, "/v1/doctor")
+            .json(request)
+            .timeout(DOCTOR_TIME + CALL_TIMEOUT);
         self.json(call).await
     }
 

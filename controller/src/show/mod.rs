@@ -8,6 +8,7 @@ pub mod chapters;
 pub mod compare;
 pub mod config;
 mod detail;
+pub mod doctor;
 pub mod run;
 pub mod runs;
 pub mod session;
