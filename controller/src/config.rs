@@ -36,11 +36,17 @@ const KEYS: &[Key] = &[
     ("device", || "cpu".to_owned()),
     ("threads", String::new),
     ("endpoint", || "auto".to_owned()),
+    ("tokenizer", String::new),
     ("prompt", || defaults::PROMPT.to_owned()),
+    // Not set: by where the prompts come from.
+    ("cache", String::new),
     ("max_tokens", || defaults::MAX_TOKENS.to_string()),
     ("seed", || defaults::SEED.to_string()),
     ("n_runs", || defaults::N_RUNS.to_string()),
     ("warmup", || defaults::WARMUP.to_string()),
+    // Loads themselves are flags only: one that is set elsewhere would change what another means.
+    ("arrival", || "poisson".to_owned()),
+    ("goodput", String::new),
     ("allow_failures", || "0".to_owned()),
     ("repeat", || "1".to_owned()),
     ("order", || "abba".to_owned()),
@@ -183,9 +189,7 @@ impl Config {
         if flag.is_some() {
             return Ok(flag);
         }
-        let Some(setting) = self.settings.iter().find(|setting| setting.key == key) else {
-            return Err(anyhow::anyhow!("internal: no setting is called {key}"));
-        };
+        let setting = self.setting(key)?;
         if setting.value.is_empty() {
             return Ok(None);
         }
@@ -195,6 +199,29 @@ impl Config {
                 setting.value, setting.source
             ))
         })
+    }
+
+    /// As [`Config::optional`], without the default: what the user chose, if anything.
+    ///
+    /// # Errors
+    /// As [`Config::optional`].
+    pub fn chosen<T>(
+        &self,
+        key: &str,
+        flag: Option<T>,
+        parse: fn(&str) -> Result<T, String>,
+    ) -> anyhow::Result<Option<T>> {
+        if flag.is_none() && self.setting(key)?.source == Source::Default {
+            return Ok(None);
+        }
+        self.optional(key, flag, parse)
+    }
+
+    fn setting(&self, key: &str) -> anyhow::Result<&Setting> {
+        self.settings
+            .iter()
+            .find(|setting| setting.key == key)
+            .ok_or_else(|| anyhow::anyhow!("internal: no setting is called {key}"))
     }
 
     /// As [`Config::optional`], for what must have a value.
@@ -283,6 +310,8 @@ mod tests {
             40
         );
         assert_eq!(config.optional("dtype", None, values::dtype).unwrap(), None);
+        let chosen = |key| config.chosen(key, None, values::number).unwrap();
+        assert_eq!((chosen("n_runs"), chosen("max_tokens")), (Some(7), None));
     }
 
     #[test]

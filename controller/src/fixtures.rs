@@ -11,6 +11,8 @@ use contracts::sample::{ErrorClass, Sample, SampleError, TimingSource, TokenSour
 
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
+use crate::stats::gaps::GapCounts;
+use crate::stats::window::Shape;
 
 /// 2026-02-01 12:00:00 UTC.
 pub const NOON_UNIX_MS: i64 = 1_769_947_200_000;
@@ -197,6 +199,10 @@ pub fn with_timing(run: RunRecord, walls_ms: &[f64], source: TimingSource) -> Ru
 
 /// The run with these samples and the figures that they come to.
 pub fn finish(mut run: RunRecord, samples: Vec<Sample>) -> RunWithSamples {
-    run.stats = bench_stats(&samples);
-    RunWithSamples { run, samples }
+    run.stats = bench_stats(&samples, Shape::of(&run.status));
+    RunWithSamples {
+        run,
+        samples,
+        gaps: GapCounts::default(),
+    }
 }

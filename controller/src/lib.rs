@@ -6,9 +6,11 @@
 pub mod cli;
 pub mod compare;
 pub mod config;
+pub mod event_times;
 pub mod exit;
 pub mod export;
 pub mod fleet;
+pub mod light;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(not(feature = "local"))]
@@ -16,6 +18,7 @@ pub mod local;
 pub mod local;
 pub mod out;
 pub mod plan;
+pub mod prompts;
 pub mod record;
 pub mod run;
 pub mod selector;

@@ -6,6 +6,8 @@ use contracts::doctor::ServerReport;
 use contracts::{run::RunStatus, sample::Sample, stats::BenchStats};
 use serde::{Deserialize, Serialize};
 
+use crate::stats::gaps::GapCounts;
+
 /// One run with all that is known of it but its samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRecord {
@@ -66,6 +68,11 @@ pub struct StoredReport {
 pub struct RunWithSamples {
     /// The run.
     pub run: RunRecord,
-    /// Its requests in order, warm-up first.
+    /// Its requests in order, warm-up first. Where only figures are wanted they may lack texts,
+    /// token ids and event times.
     pub samples: Vec<Sample>,
+    /// Gaps between the events of each measured, successful answer, counted by whoever read the
+    /// event times; empty where nobody did.
+    #[serde(skip)]
+    pub gaps: GapCounts,
 }

@@ -1,10 +1,18 @@
 //! Words that users write, for flags, environment and configuration alike. Pure.
+//!
+//! Those of loads, objectives and prompts are in [`load`].
+
+mod load;
 
 use std::time::Duration;
 
 use contracts::run::{AllowFailures, Device, Dtype, Endpoint, Mode};
 
 use crate::plan::Order;
+
+pub use load::{
+    SweepBy, arrival, cache, dataset, extra, goodput, rate, share, sweep_by,
+};
 
 /// Which modes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! Wire words of the enums that people read, as constants. Pure.
+//! Wire words of the enums that people read, and loads in few words. Pure.
 
-use contracts::run::{Device, Dtype, Mode, RunState, Stage};
+use contracts::run::{Device, Dtype, Load, Mode, RunState, Stage};
 
 /// `offline`, `online`.
 pub fn mode(mode: Mode) -> &'static str {
@@ -51,5 +51,15 @@ pub fn device(device: Device) -> String {
         Device::Cpu => "cpu".to_owned(),
         Device::Cuda { index } => format!("cuda:{index}"),
         Device::Metal { index } => format!("metal:{index}"),
+    }
+}
+
+/// A load as short as it can be said: `8 at a time`, `2.5/s`.
+pub fn load(load: &Load) -> String {
+    match load {
+        Load::Closed { concurrency } => format!("{concurrency} at a time"),
+        Load::Open { rate_per_s, .. } => format!("{rate_per_s}/s"),
+        Load::Burst { .. } => "all at once".to_owned(),
+        Load::Trace { .. } => "as traced".to_owned(),
     }
 }

@@ -133,7 +133,7 @@ fn wrong_command_lines_are_one_line_and_exit_2() {
             &["run", "--chapter", "1", "--tag", "alone"],
             &["--tag", "KEY=VALUE"],
         ),
-        (&["run", "--chapter", "1", "--prompt", ""], &["prompt 1"]),
+        (&["run", "--chapter", "1", "--prompt", ""], &["--prompt"]),
         (
             &["run", "--chapter", "1", "--prompts", "/no/such"],
             &["--prompts /no/such"],

@@ -1,52 +1,217 @@
-//! `controller run --dry-run`: what would be run, in which order, and how many requests that is.
+//! `controller run --dry-run`: what would be run, in which order, how many requests that is, and
+//! how long it takes, as far as the database knows.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use contracts::run::EngineRef;
+use contracts::run::{EngineRef, Load, Mode};
 
-use crate::compare::work::prompts_short;
+use super::Context;
+use crate::compare::work;
 use crate::exit::Exit;
 use crate::fleet::LOCAL;
-use crate::plan::{Plan, engine_name};
+use crate::plan::sweep::Range;
+use crate::plan::{Plan, PlannedRun, engine_name, warmup};
 use crate::show::Format;
+use crate::store::Store;
 use crate::{out, words};
 
 /// Prints the plan.
 ///
 /// # Errors
-/// None that a plan can cause.
-pub fn print(plan: &Plan, agents: &[String], format: Format) -> anyhow::Result<Exit> {
+/// A database that is there and cannot be read.
+pub async fn print(
+    context: &Context,
+    plan: &Plan,
+    sweep: Option<&Range>,
+    agents: &[String],
+    format: Format,
+) -> anyhow::Result<Exit> {
     let local = [LOCAL.to_owned()];
     let agents = if agents.is_empty() { &local } else { agents };
+    let requests = Requests::of(plan);
+    let time = match sweep {
+        Some(_) => None,
+        None => Some(estimate(context, plan, agents).await?),
+    };
     match format {
         Format::Json => out::print_json(&serde_json::json!({
             "schema": contracts::SCHEMA,
             "agents": agents,
-            "requests": requests(plan),
-            "plan": plan,
+            "requests": (requests.warmup, requests.measured),
+            "sweep": sweep,
+            "estimated_ms": time.as_ref().and_then(Estimate::ms),
+            "plan": {
+                "arms": plan.arms,
+                "runs": plan.runs.iter().map(|run| run_json(plan, run)).collect::<Vec<_>>(),
+                "order": plan.request.order,
+                "repeat": plan.request.repeat,
+            },
         }))?,
-        Format::Text | Format::Markdown => out::print(&text(plan, agents))?,
+        Format::Text | Format::Markdown => {
+            out::print(&text(plan, sweep, agents, &requests, time.as_ref()))?;
+        }
     }
     Ok(Exit::Done)
 }
 
-/// (warm-up, measured) requests of the whole plan on one agent.
-fn requests(plan: &Plan) -> (u64, u64) {
-    plan.runs.iter().fold((0, 0), |(warmup, measured), run| {
-        let work = &run.spec.workload;
-        (
-            warmup + u64::from(work.warmup),
-            measured + u64::from(work.n_runs),
-        )
+fn run_json(plan: &Plan, run: &PlannedRun) -> serde_json::Value {
+    serde_json::json!({
+        "letter": run.letter,
+        "block": run.block,
+        "position": run.position,
+        "workload_key": run.workload_key,
+        "spec": plan.spec(run),
     })
 }
 
-fn text(plan: &Plan, agents: &[String]) -> String {
-    let mut text = String::new();
-    let order: Vec<&str> = plan.runs.iter().map(|run| run.letter.as_str()).collect();
-    let (warmup, measured) = requests(plan);
+/// Requests of the whole plan on one agent.
+struct Requests {
+    warmup: u64,
+    /// Where they are counted.
+    measured: u64,
+    /// How long the other runs send.
+    timed_ms: u64,
+}
+
+impl Requests {
+    fn of(plan: &Plan) -> Self {
+        let mut sum = Self {
+            warmup: 0,
+            measured: 0,
+            timed_ms: 0,
+        };
+        for run in &plan.runs {
+            let work = &plan.request.workload;
+            sum.warmup += u64::from(warmup(work.warmup, &run.load));
+            match work.duration_ms.filter(|_| run.arm.mode == Mode::Online) {
+                Some(ms) => sum.timed_ms += ms,
+                None => sum.measured += u64::from(run.n_runs),
+            }
+        }
+        sum
+    }
+
+    fn words(&self) -> String {
+        let timed = Duration::from_millis(self.timed_ms);
+        let measured = match (self.measured, self.timed_ms) {
+            (n, 0) => format!("{n} measured"),
+            (0, _) => format!("as many as end in {}", humantime::format_duration(timed)),
+            (n, _) => format!(
+                "{n} measured and as many as end in {}",
+                humantime::format_duration(timed)
+            ),
+        };
+        format!("{measured}, {} warm-up, on each agent", self.warmup)
+    }
+}
+
+/// How long the plan takes on the slowest agent.
+struct Estimate {
+    known_ms: u64,
+    /// Runs of which nothing is known.
+    unknown: usize,
+    runs: usize,
+}
+
+impl Estimate {
+    fn ms(&self) -> Option<u64> {
+        (self.unknown == 0).then_some(self.known_ms)
+    }
+
+    fn words(&self) -> String {
+        let known = Duration::from_secs(self.known_ms.div_ceil(1000));
+        let known = humantime::format_duration(known);
+        match self.unknown {
+            0 => format!("about {known} on each agent, as earlier runs took"),
+            n if n == self.runs => "unknown: none of this was run before".to_owned(),
+            n => format!("more than {known}: {n} of {} runs are new", self.runs),
+        }
+    }
+}
+
+/// From what the same work took before; a run that sends for a given time takes at least that.
+async fn estimate(context: &Context, plan: &Plan, agents: &[String]) -> anyhow::Result<Estimate> {
+    let store = if context.db.exists() {
+        Some(Store::open_read(&context.db).await?)
+    } else {
+        None
+    };
+    let mut slowest = Estimate {
+        known_ms: 0,
+        unknown: 0,
+        runs: plan.runs.len(),
+    };
+    for agent in agents {
+        let mut here = Estimate {
+            known_ms: 0,
+            unknown: 0,
+            runs: plan.runs.len(),
+        };
+        for run in &plan.runs {
+            let engine = engine_name(&run.arm.engine);
+            let past = match &store {
+                Some(store) => {
+                    let mode = run.arm.mode;
+                    let past = store.past_run_ms(agent, engine, mode, &run.workload_key);
+                    past.await?
+                }
+                None => None,
+            };
+            let duration_ms = plan.request.workload.duration_ms;
+            match past.or(duration_ms.filter(|_| run.arm.mode == Mode::Online)) {
+                Some(ms) => here.known_ms += ms,
+                None => here.unknown += 1,
+            }
+        }
+        if (here.unknown, here.known_ms) > (slowest.unknown, slowest.known_ms) {
+            slowest = here;
+        }
+    }
+    if let Some(store) = store {
+        store.close().await;
+    }
+    Ok(slowest)
+}
+
+fn text(
+    plan: &Plan,
+    sweep: Option<&Range>,
+    agents: &[String],
+    requests: &Requests,
+    time: Option<&Estimate>,
+) -> String {
+    let mut text = arms(plan);
     // Writing to a String cannot fail.
-    let _ = writeln!(text, "Arms");
+    match sweep {
+        Some(range) => {
+            let _ = writeln!(text, "Sweep     {}", sweep_words(range));
+        }
+        None => text.push_str(&order(plan)),
+    }
+    let _ = writeln!(text, "Agents    {}", agents.join(", "));
+    if let Some(run) = plan.runs.first() {
+        let work = &plan.request.workload;
+        let _ = writeln!(
+            text,
+            "Workload  {}, {}, at most {} tokens each ({})",
+            work.model,
+            work::prompts_short(&work.prompts),
+            work.sampling.max_tokens,
+            run.workload_key.get(..12).unwrap_or_default(),
+        );
+    }
+    if sweep.is_none() {
+        let _ = writeln!(text, "Requests  {}", requests.words());
+    }
+    if let Some(time) = time {
+        let _ = writeln!(text, "Time      {}", time.words());
+    }
+    text
+}
+
+fn arms(plan: &Plan) -> String {
+    let mut text = "Arms\n".to_owned();
     for arm in &plan.arms {
         let built = match &arm.arm.engine {
             EngineRef::Named {
@@ -55,6 +220,10 @@ fn text(plan: &Plan, agents: &[String]) -> String {
             } => format!(" {chapter}"),
             _ => String::new(),
         };
+        let device = match &arm.arm.engine {
+            EngineRef::Url { .. } => String::new(),
+            _ => format!(" {}", words::device(arm.arm.device)),
+        };
         let dtype = arm
             .arm
             .dtype
@@ -62,36 +231,52 @@ fn text(plan: &Plan, agents: &[String]) -> String {
         let threads = arm.arm.threads.map(|threads| format!(" {threads} threads"));
         let _ = writeln!(
             text,
-            "  #{} {}{built} {} {}{}{}",
+            "  #{} {}{built} {}{device}{}{}",
             arm.letter,
             engine_name(&arm.arm.engine),
             words::mode(arm.arm.mode),
-            words::device(arm.arm.device),
             dtype.unwrap_or_default(),
             threads.unwrap_or_default(),
         );
     }
-    let _ = writeln!(
-        text,
-        "Order     {} ({})",
-        order.join(" "),
-        plan.order.word()
-    );
-    let _ = writeln!(text, "Agents    {}", agents.join(", "));
-    if let Some(run) = plan.runs.first() {
-        let work = &run.spec.workload;
+    text
+}
+
+/// The letters in order; under each load, where there is more than one request at a time.
+fn order(plan: &Plan) -> String {
+    let mut cells: Vec<(&Load, Vec<&str>)> = Vec::new();
+    for run in &plan.runs {
+        match cells.last_mut() {
+            Some((load, letters)) if **load == run.load => letters.push(&run.letter),
+            _ => cells.push((&run.load, vec![&run.letter])),
+        }
+    }
+    let word = plan.request.order.word();
+    if let [(Load::Closed { concurrency: 1 }, letters)] = cells.as_slice() {
+        return format!("Order     {} ({word})\n", letters.join(" "));
+    }
+    let mut text = String::new();
+    for (place, (load, letters)) in cells.iter().enumerate() {
+        let head = if place == 0 { "Order" } else { "" };
         let _ = writeln!(
             text,
-            "Workload  {}, {}, at most {} tokens each ({})",
-            work.model,
-            prompts_short(&work.prompts),
-            work.sampling.max_tokens,
-            run.workload_key.get(..12).unwrap_or_default(),
+            "{head:<10}{} ({word}), {}",
+            letters.join(" "),
+            work::load(load)
         );
     }
-    let _ = writeln!(
-        text,
-        "Requests  {measured} measured, {warmup} warm-up, on each agent"
-    );
     text
+}
+
+fn sweep_words(range: &Range) -> String {
+    let most = range.most();
+    match range {
+        Range::Concurrency { from } => {
+            format!("each arm from {from} at a time, doubled up to {most} at most")
+        }
+        Range::Rate { .. } => {
+            let from = work::load(&range.load(range.first()));
+            format!("each arm from {from}, doubled up to {most}/s at most")
+        }
+    }
 }

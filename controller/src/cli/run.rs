@@ -3,19 +3,24 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use tokio_util::sync::CancellationToken;
+use contracts::run::Mode;
 use ulid::Ulid;
 
-use super::workload::{ArmArgs, LimitArgs, WorkloadArgs};
+use super::secrets::SecretArgs;
 use super::{Context, connect, dry_run, workload};
 use crate::exit::{Exit, usage};
+use crate::plan::sweep::Range;
 use crate::plan::{Plan, plan};
 use crate::record::RunRecord;
 use crate::run::progress::Console;
-use crate::run::{Host, Outcome, Session, check, interrupt};
+use crate::run::{Outcome, Session, check, interrupt};
+use crate::show::curve::Curve;
 use crate::show::{self, Format};
 use crate::store::Store;
 use crate::{local, out, values};
+
+/// Where flags stand in the help that are about the whole command.
+const SESSION: &str = "Session";
 
 /// Flags of `run`.
 #[derive(Debug, ClapArgs)]
@@ -23,25 +28,23 @@ use crate::{local, out, values};
 #[command(allow_negative_numbers = true)]
 pub struct Args {
     #[command(flatten)]
-    arms: ArmArgs,
+    asked: workload::Args,
     #[command(flatten)]
-    workload: WorkloadArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
+    secrets: SecretArgs,
     /// Agents of the list, all at once [default: the built-in one]
-    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME…]")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME…]", help_heading = SESSION)]
     agent: Vec<String>,
     /// Print arms, order and requests, and run nothing
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     dry_run: bool,
     /// A name for these runs, for `compare label:NAME`
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     label: Option<String>,
     /// A fact to keep with these runs
-    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair, help_heading = SESSION)]
     tag: Vec<(String, String)>,
     /// text, json or markdown [default: text]
-    #[arg(long)]
+    #[arg(long, help_heading = SESSION)]
     format: Option<Format>,
 }
 
@@ -52,20 +55,32 @@ pub struct Args {
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
     let names = connect::names(context, args.agent)?;
-    let mut request = workload::request(&context.config, args.arms, args.workload, args.limits)?;
-    if names.is_empty() {
-        request.workload.model = local_model(request.workload.model);
+    let asked = workload::asked(&context.config, args.asked)?;
+    let secrets = args.secrets.read()?;
+    let mut request = asked.request;
+    if !secrets.is_empty() && !request.modes.contains(&Mode::Online) {
+        return Err(usage(
+            "--header and --api-key-file: offline runs have no HTTP; give --mode online or both",
+        ));
     }
-    let plan = plan(&request);
+    request.header_names = secrets.headers.keys().cloned().collect();
+    if names.is_empty() {
+        request.workload.model = local_path(request.workload.model);
+        request.workload.tokenizer = request.workload.tokenizer.map(local_path);
+    }
+    let wait = Duration::from_millis(request.limits.device_wait_ms);
+    let plan = plan(request);
     if args.dry_run {
         if names.is_empty() {
             known_chapters(&plan)?;
         }
-        return dry_run::print(&plan, &names, format);
+        return dry_run::print(context, &plan, asked.sweep.as_ref(), &names, format).await;
     }
-    let wait = Duration::from_millis(request.limits.device_wait_ms);
     let interrupt = interrupt::listen()?;
     let console = Console::new(format == Format::Text);
+    if let Some(note) = &asked.note {
+        console.note(note);
+    }
     let store = Store::open(&context.db).await?;
     let agents = tokio::select! {
         agents = connect::connect(context, &store, &names, &interrupt, &console, wait) => agents?,
@@ -75,20 +90,21 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         store: &store,
         hosts: &agents.hosts,
         plan: &plan,
+        secrets,
         label: args.label,
         tags: args.tag.into_iter().collect(),
         session_id: Ulid::generate().to_string(),
         interrupt: &interrupt,
         console: &console,
     };
-    let outcome = checked_run(&session, &agents.hosts, &interrupt).await;
+    let outcome = checked_run(&session, asked.sweep).await;
     let session_id = session.session_id.clone();
     agents.close().await;
-    let Some(outcome) = outcome? else {
+    let Some((outcome, curves)) = outcome? else {
         return Ok(Exit::Interrupted);
     };
     if format == Format::Json || !outcome.runs.is_empty() {
-        report(context, &store, &session_id, &outcome, format).await?;
+        report(context, &store, &session_id, &outcome, &curves, format).await?;
     }
     store.close().await;
     Ok(outcome.exit)
@@ -97,18 +113,20 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
 /// None if the user interrupted before the first run.
 async fn checked_run(
     session: &Session<'_>,
-    hosts: &[Host],
-    interrupt: &CancellationToken,
-) -> anyhow::Result<Option<Outcome>> {
+    sweep: Option<Range>,
+) -> anyhow::Result<Option<(Outcome, Vec<Curve>)>> {
     tokio::select! {
-        checked = check(hosts, session.plan) => checked?,
-        () = interrupt.cancelled() => return Ok(None),
+        checked = check(session.hosts, session.plan) => checked?,
+        () = session.interrupt.cancelled() => return Ok(None),
     }
-    session.run().await.map(Some)
+    match sweep {
+        Some(range) => session.sweep(range).await.map(Some),
+        None => Ok(Some((session.run().await?, Vec::new()))),
+    }
 }
 
 /// A path is made absolute: the same name must not mean two models in two folders.
-fn local_model(model: String) -> String {
+fn local_path(model: String) -> String {
     match std::fs::canonicalize(&model) {
         Ok(path) => path.into_os_string().into_string().unwrap_or(model),
         Err(_) => model,
@@ -145,6 +163,7 @@ async fn report(
     store: &Store,
     session_id: &str,
     outcome: &Outcome,
+    curves: &[Curve],
     format: Format,
 ) -> anyhow::Result<()> {
     if format == Format::Text {
@@ -153,13 +172,15 @@ async fn report(
             Some(db) => format!("{command} --db {}", db.display()),
             None => command,
         });
-        out::print(&show::session::end_text(session_id, compare.as_deref()))?;
+        let curves = show::curve::render(curves, format)?;
+        let end = show::session::end_text(session_id, compare.as_deref());
+        out::print(&format!("{curves}{end}"))?;
         return Ok(());
     }
     let mut runs = Vec::with_capacity(outcome.runs.len());
     for run in &outcome.runs {
-        runs.push(store.with_samples(run.clone()).await?);
+        runs.push(store.with_figures(run.clone()).await?);
     }
-    out::print(&show::session::render(session_id, &runs, format)?)?;
+    out::print(&show::session::render(session_id, &runs, curves, format)?)?;
     Ok(())
 }

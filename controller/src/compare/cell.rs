@@ -13,6 +13,7 @@ use crate::show::words;
 use crate::stats::bench::{bench_stats, measured};
 use crate::stats::mean;
 use crate::stats::quantile::{PERCENTILES, Percentile, percentile};
+use crate::stats::window::Shape;
 
 /// One metric of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -152,7 +153,7 @@ fn reduce(runs: &[Measured<'_>]) -> Vec<Reduced> {
         let mut sources = measured(run.samples).filter_map(|s: &Sample| s.timing_source);
         let timing = sources.next();
         Some(Reduced {
-            stats: bench_stats(run.samples)?,
+            stats: bench_stats(run.samples, Shape::of(&run.run.status))?,
             timing,
             timing_mixed: sources.any(|source| Some(source) != timing),
         })

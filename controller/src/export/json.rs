@@ -27,6 +27,7 @@ mod tests {
     use super::*;
     use crate::fixtures;
     use crate::stats::bench::bench_stats;
+    use crate::stats::window::Shape;
 
     #[derive(serde::Deserialize)]
     struct Export {
@@ -50,7 +51,8 @@ mod tests {
         assert_eq!(export.schema, 1);
         assert_eq!(export.runs, runs);
         for run in &export.runs {
-            assert_eq!(bench_stats(&run.samples), run.run.stats);
+            let shape = Shape::of(&run.run.status);
+            assert_eq!(bench_stats(&run.samples, shape), run.run.stats);
         }
     }
 

@@ -10,7 +10,6 @@ use contracts::defaults::{BODY_BYTES_MAX, CONNECT_TIMEOUT, DOCTOR_TIME, SAMPLES_
 use contracts::doctor::ServerReport;
 use contracts::host::HostInfo;
 use contracts::run::{RunEvent, RunSpec, RunStatus};
-use contracts::sample::Sample;
 use reqwest::{Method, RequestBuilder, Response};
 use sha2::{Digest, Sha256};
 
@@ -208,11 +207,16 @@ impl AgentClient {
         })
     }
 
-    /// All samples of a run in a final state, checked against the totals in its status.
+    /// Writes all sample lines of a run in a final state to `lines`, page by page, and checks them
+    /// against the totals in its status: what was written counts only if this returns without error.
     ///
     /// # Errors
-    /// Also lines that are not those promised.
-    pub async fn samples(&self, status: &RunStatus) -> Result<Vec<Sample>, FleetError> {
+    /// Also lines that are not those promised, and what `lines` says.
+    pub async fn samples(
+        &self,
+        status: &RunStatus,
+        lines: &mut impl std::io::Write,
+    ) -> Result<(), FleetError> {
         let run_id = &status.run_id;
         let wrong = |why: String| FleetError::Samples {
             name: self.address.name.clone(),
@@ -221,41 +225,33 @@ impl AgentClient {
             why,
         };
         let Some(totals) = &status.samples else {
-            return Ok(Vec::new());
+            return Ok(());
         };
-        let mut samples: Vec<Sample> = Vec::new();
+        let mut count = 0;
         let mut hash = Sha256::new();
-        while (samples.len() as u64) < totals.count {
-            let from = samples.len();
-            let path = format!("/v1/runs/{run_id}/samples?from={from}&limit={SAMPLES_PAGE_MAX}");
+        while count < totals.count {
+            let path = format!("/v1/runs/{run_id}/samples?from={count}&limit={SAMPLES_PAGE_MAX}");
             let response = self.send(self.call(Method::GET, &path)).await?;
             let body = self.body(response, SAMPLES_BODY_BYTES_MAX).await?;
-            hash.update(&body);
-            for line in body
-                .split(|byte| *byte == b'\n')
-                .filter(|line| !line.is_empty())
-            {
-                samples.push(serde_json::from_slice(line).map_err(|error| {
-                    wrong(format!("sample {} cannot be read: {error}", samples.len()))
-                })?);
-            }
-            if samples.len() == from {
+            let ended = body.iter().filter(|byte| **byte == b'\n').count() as u64;
+            if ended == 0 {
                 break;
             }
+            count += ended;
+            hash.update(&body);
+            lines
+                .write_all(&body)
+                .map_err(|error| wrong(format!("its samples cannot be kept: {error}")))?;
         }
-        if samples.len() as u64 != totals.count {
-            return Err(wrong(format!(
-                "{} samples, not {}",
-                samples.len(),
-                totals.count
-            )));
+        if count != totals.count {
+            return Err(wrong(format!("{count} samples, not {}", totals.count)));
         }
         if hex::encode(hash.finalize()) != totals.sha256 {
             return Err(wrong(
                 "the samples' SHA-256 is not the one promised".to_owned(),
             ));
         }
-        Ok(samples)
+        Ok(())
     }
 
     fn call(&self, method: Method, path: &str) -> RequestBuilder {

@@ -3,17 +3,24 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use contracts::api::ErrorCode;
 use contracts::run::{RunEvent, RunFailure, RunState, RunStatus, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::Host;
+use super::fetched::Fetched;
 use super::follow::{Followed, follow};
 use super::progress::Console;
 use crate::exit::{self, Exit};
 use crate::fleet::{AgentClient, FleetError};
+use crate::light::Light;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
+use crate::stats::gaps::GapCounts;
+use crate::stats::window::Shape;
 use crate::store::{RunFilter, Store, StoreError};
 
 /// A run that another controller made in this moment may not have reached its agent yet, beyond the
@@ -46,32 +53,63 @@ pub async fn bring_home(
     if code == Some(ErrorCode::NotFound) {
         let stored = store.run_by_prefix(&run_id).await?;
         if stored.status.state.is_final() {
-            return Ok(store.with_samples(stored).await?);
+            return Ok(store.with_figures(stored).await?);
         }
     }
     Err(error)
 }
 
 /// Fetches a run's samples, stores its end in one transaction, and acknowledges it: only then does
-/// the agent forget it.
+/// the agent forget it. The samples lie on disk meanwhile; what comes back is light.
 async fn store_end(
     store: &Store,
     client: &AgentClient,
     run: RunRecord,
     followed: Followed,
 ) -> anyhow::Result<RunWithSamples> {
-    let samples = client.samples(&followed.status).await?;
+    let mut fetched = Fetched::beside(store.path()).context("a file for samples")?;
+    client.samples(&followed.status, &mut fetched).await?;
+    // Reading them takes a second for 100,000: other agents are followed meanwhile.
+    let reading = tokio::task::spawn_blocking(move || {
+        let light = light(&mut fetched)?;
+        anyhow::Ok((fetched, light))
+    });
+    let (mut fetched, light) = reading.await.context("reading samples")??;
     let run = RunRecord {
+        stats: bench_stats(&light.samples, Shape::of(&followed.status)),
         status: followed.status,
-        stats: bench_stats(&samples),
         ..run
     };
-    store.finish_run(&run, &samples, &followed.events).await?;
+    let samples = fetched.samples().context("the file of samples")?;
+    store.finish_run(&run, samples, &followed.events).await?;
     if let Err(error) = client.acknowledge(&run.run_id).await {
         // It is stored; the next collection acknowledges again.
         tracing::warn!("run {} is stored but not acknowledged: {error}", run.run_id);
     }
-    Ok(RunWithSamples { run, samples })
+    Ok(RunWithSamples {
+        run,
+        samples: light.samples,
+        gaps: light.gaps,
+    })
+}
+
+/// What figures need of the lines. Event times of another build's encoding are stored as they are
+/// and not counted.
+fn light(fetched: &mut Fetched) -> anyhow::Result<Light> {
+    let mut light = Light::default();
+    let mut unread = 0;
+    for sample in fetched.samples().context("the file of samples")? {
+        let mut sample = sample.map_err(anyhow::Error::msg)?;
+        let blob = match sample.event_times.take() {
+            Some(times) => Some((times.encoding, STANDARD.decode(&times.base64)?)),
+            None => None,
+        };
+        unread += u32::from(light.take(sample, blob.as_ref()).is_err());
+    }
+    if unread > 0 {
+        tracing::warn!("event times of {unread} requests cannot be read by this build");
+    }
+    Ok(light)
 }
 
 /// What is done about runs of this database that are not final.
@@ -199,10 +237,11 @@ async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamp
         ..run.status.clone()
     };
     let run = RunRecord { status, ..run };
-    store.finish_run(&run, &[], &[]).await?;
+    store.finish_run(&run, std::iter::empty(), &[]).await?;
     Ok(RunWithSamples {
         run,
         samples: Vec::new(),
+        gaps: GapCounts::default(),
     })
 }
 

@@ -3,13 +3,16 @@
 //! What a run is asked to do was decided by `plan`; what its figures mean is left to `stats`.
 
 pub mod collect;
+mod fetched;
 pub mod follow;
 pub mod interrupt;
 mod one;
 pub mod progress;
+pub mod sweep;
 
 use std::collections::BTreeMap;
 
+use contracts::api::Secrets;
 use contracts::host::HostInfo;
 use contracts::run::{EngineRef, RunState, Stage};
 use futures_util::future::join_all;
@@ -18,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::{Exit, usage};
 use crate::fleet::AgentClient;
 use crate::plan::Plan;
-use crate::record::RunRecord;
-use crate::store::{NewSession, Store};
+use crate::record::{RunRecord, RunWithSamples};
+use crate::store::{NewSession, Store, StoreError};
 use progress::Console;
 
 /// An agent that answered, and what it said.
@@ -38,6 +41,8 @@ pub struct Session<'a> {
     pub hosts: &'a [Host],
     /// What it runs.
     pub plan: &'a Plan,
+    /// Header values for the measured server; they go to agents and nowhere else.
+    pub secrets: Secrets,
     /// `--label`.
     pub label: Option<String>,
     /// `--tag k=v`.
@@ -58,6 +63,20 @@ pub struct Outcome {
     pub exit: Exit,
 }
 
+impl Outcome {
+    fn new() -> Self {
+        Self {
+            runs: Vec::new(),
+            exit: Exit::Done,
+        }
+    }
+
+    fn add(&mut self, part: Self) {
+        self.exit = self.exit.worse(part.exit);
+        self.runs.extend(part.runs);
+    }
+}
+
 /// Makes sure that every agent can run every arm, before the first run.
 ///
 /// # Errors
@@ -71,9 +90,10 @@ pub async fn check(hosts: &[Host], plan: &Plan) -> anyhow::Result<()> {
     for host in hosts {
         let mut checked = Vec::new();
         for run in &plan.runs {
-            if !checked.contains(&&run.spec) {
-                host.client.check(&run.spec).await?;
-                checked.push(&run.spec);
+            let asked = (&run.arm, &run.load);
+            if !checked.contains(&asked) {
+                host.client.check(&plan.spec(run)).await?;
+                checked.push(asked);
             }
         }
     }
@@ -133,67 +153,78 @@ impl Session<'_> {
     /// # Errors
     /// The database; an agent's trouble is in the outcome, since other agents go on.
     pub async fn run(&self) -> anyhow::Result<Outcome> {
-        self.store
-            .create_session(&NewSession {
-                session_id: self.session_id.clone(),
-                run_order: self.plan.order.word().to_owned(),
-                repeat_count: self.plan.repeat,
-                label: self.label.clone(),
-                tags: self.tags.clone(),
-                controller_build: crate::build(),
-                created_unix_ms: crate::now_unix_ms(),
-            })
-            .await?;
-        let mut outcome = Outcome {
-            runs: Vec::new(),
-            exit: Exit::Done,
-        };
+        self.create().await?;
+        let mut outcome = Outcome::new();
         for part in join_all(self.hosts.iter().map(|host| self.on_host(host))).await {
-            outcome.exit = outcome.exit.worse(part.exit);
-            outcome.runs.extend(part.runs);
+            outcome.add(part);
         }
+        Ok(self.ended(outcome))
+    }
+
+    async fn create(&self) -> Result<(), StoreError> {
+        let session = NewSession {
+            session_id: self.session_id.clone(),
+            run_order: self.plan.request.order.word().to_owned(),
+            repeat_count: self.plan.request.repeat,
+            label: self.label.clone(),
+            tags: self.tags.clone(),
+            controller_build: crate::build(),
+            created_unix_ms: crate::now_unix_ms(),
+        };
+        self.store.create_session(&session).await
+    }
+
+    fn ended(&self, mut outcome: Outcome) -> Outcome {
         if self.interrupt.is_cancelled() {
             outcome.exit = Exit::Interrupted;
         }
-        Ok(outcome)
+        outcome
     }
 
     /// All runs on one host. An agent that is lost or refuses ends its part: what it still runs is
     /// collected by `resume`.
     async fn on_host(&self, host: &Host) -> Outcome {
-        let mut outcome = Outcome {
-            runs: Vec::new(),
-            exit: Exit::Done,
-        };
-        let mut line = self.console.line(host.client.name(), self.plan.runs.len());
+        let mut outcome = Outcome::new();
+        let runs = Some(self.plan.runs.len());
+        let mut line = self.console.line(host.client.name(), runs);
         for planned in &self.plan.runs {
             if self.interrupt.is_cancelled() {
                 break;
             }
-            match one::one_run(self, host, planned, &mut line).await {
-                Ok(run) => {
-                    let exit = exit_of(&run.run);
-                    outcome.exit = outcome.exit.worse(exit);
-                    if let Err(error) = self.console.show_run(&run) {
-                        // It is stored, and the next one will be: only the printing failed.
-                        self.console.note(&format!("error: {error:#}"));
-                        outcome.exit = outcome.exit.worse(Exit::Failed);
-                    }
-                    outcome.runs.push(run.run);
-                    if matches!(exit, Exit::Agent) {
-                        // What the host refused now it would refuse again: one row says so.
-                        break;
-                    }
-                }
-                Err(error) => {
-                    self.console.note(&format!("error: {error:#}"));
-                    outcome.exit = outcome.exit.worse(crate::exit::of(&error));
-                    break;
-                }
+            let ended = one::one_run(self, host, planned, &mut line).await;
+            if self.take(&mut outcome, ended).is_none() {
+                break;
             }
         }
         line.close();
         outcome
+    }
+
+    /// Shows how a run ended and adds it to the outcome; gives it back, or none where its host can
+    /// do no more.
+    fn take(
+        &self,
+        outcome: &mut Outcome,
+        ended: anyhow::Result<RunWithSamples>,
+    ) -> Option<RunWithSamples> {
+        let run = match ended {
+            Ok(run) => run,
+            Err(error) => {
+                self.console.note(&format!("error: {error:#}"));
+                outcome.exit = outcome.exit.worse(crate::exit::of(&error));
+                return None;
+            }
+        };
+        let exit = exit_of(&run.run);
+        outcome.exit = outcome.exit.worse(exit);
+        if let Err(error) = self.console.show_run(&run) {
+            // It is stored, and the next one will be: only the printing failed.
+            self.console.note(&format!("error: {error:#}"));
+            outcome.exit = outcome.exit.worse(Exit::Failed);
+        }
+        outcome.runs.push(run.run.clone());
+        // What the host refused now it would refuse again: one row says so.
+        (!matches!(exit, Exit::Agent)).then_some(run)
     }
 }
 

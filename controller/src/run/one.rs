@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contracts::api::{ErrorCode, Secrets, StartRun};
+use contracts::api::{ErrorCode, StartRun};
 use contracts::defaults::RUN_DEADLINE;
 use contracts::run::{Lifecycle, RunFailure, RunState, RunStatus, Stage, Validity};
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use super::{Host, Session, collect};
 use crate::fleet::FleetError;
 use crate::plan::{PlannedRun, engine_name};
 use crate::record::{RunRecord, RunWithSamples};
+use crate::stats::gaps::GapCounts;
 
 /// How often a start that was not answered is sent again; the same id never starts twice.
 const START_TRIES: u32 = 3;
@@ -40,10 +41,12 @@ pub async fn one_run(
             return Err(error.into());
         };
         run.status = refused(&run.status, &error, session.interrupt.is_cancelled());
-        session.store.finish_run(&run, &[], &[]).await?;
+        let none = std::iter::empty();
+        session.store.finish_run(&run, none, &[]).await?;
         return Ok(RunWithSamples {
             run,
             samples: Vec::new(),
+            gaps: GapCounts::default(),
         });
     }
     let ended = collect::bring_home(
@@ -65,7 +68,7 @@ async fn start(session: &Session<'_>, host: &Host, run: &RunRecord) -> Result<()
         run_id: run.run_id.clone(),
         spec: run.status.spec.clone(),
         deadline_s: run.status.deadline_s,
-        secrets: Secrets::default(),
+        secrets: session.secrets.clone(),
     };
     let wait = Duration::from_millis(request.spec.limits.device_wait_ms);
     let busy_until = Instant::now() + wait;
@@ -94,7 +97,7 @@ async fn start(session: &Session<'_>, host: &Host, run: &RunRecord) -> Result<()
 
 fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRecord {
     let run_id = Ulid::generate().to_string();
-    let mut spec = planned.spec.clone();
+    let mut spec = session.plan.spec(planned);
     // Both arms of a block get the same nonces, and no two blocks do.
     spec.salt = format!("{}/{}", session.session_id, planned.block);
     let status = RunStatus {
@@ -121,7 +124,7 @@ fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRe
         agent_id: host.info.agent_id.clone(),
         host_fingerprint: host.info.host.fingerprint.clone(),
         hostname: host.info.host.hostname.clone(),
-        engine: engine_name(&planned.spec.arm.engine).to_owned(),
+        engine: engine_name(&planned.arm.engine).to_owned(),
         workload_key: planned.workload_key.clone(),
         label: session.label.clone(),
         tags: session.tags.clone(),

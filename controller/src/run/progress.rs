@@ -4,7 +4,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use contracts::run::{EventKind, RunEvent, RunState};
+use contracts::run::{EventKind, Load, RunEvent, RunState};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::record::{RunRecord, RunWithSamples};
@@ -85,8 +85,9 @@ impl Console {
         printed
     }
 
-    /// A bar, or plain lines, for one agent.
-    pub fn line(&self, agent: &str, runs: usize) -> Line {
+    /// A bar, or plain lines, for one agent; `runs` is none where nobody knows how many there will
+    /// be.
+    pub fn line(&self, agent: &str, runs: Option<usize>) -> Line {
         let bar = self.bars.add(ProgressBar::new(0));
         let style = ProgressStyle::with_template("{prefix} {bar:20} {pos}/{len} {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -102,6 +103,8 @@ impl Console {
             ended: 0,
             spent: Duration::ZERO,
             began: Instant::now(),
+            span: None,
+            measuring: None,
         }
     }
 }
@@ -114,19 +117,33 @@ pub struct Line {
     agent: String,
     label: String,
     stage: &'static str,
-    runs: usize,
+    runs: Option<usize>,
     ended: usize,
     spent: Duration,
     began: Instant,
+    /// How long the run sends, where time decides and not a count.
+    span: Option<Duration>,
+    /// When it began to measure.
+    measuring: Option<Instant>,
 }
 
 impl Line {
     /// A run is about to be sent.
     pub fn begin(&mut self, run: &RunRecord) {
         self.began = Instant::now();
-        let place = format!("{}/{}", self.ended + 1, self.runs);
-        let mode = words::mode(run.status.spec.arm.mode);
-        self.label = format!("{} {place} {} {mode}", self.agent, run.engine);
+        self.measuring = None;
+        let spec = &run.status.spec;
+        self.span = spec.workload.duration_ms.map(Duration::from_millis);
+        let place = match self.runs {
+            Some(runs) => format!("{}/{runs}", self.ended + 1),
+            None => format!("{}", self.ended + 1),
+        };
+        let mode = words::mode(spec.arm.mode);
+        let load = match &spec.workload.load {
+            Load::Closed { concurrency: 1 } => String::new(),
+            load => format!(", {}", words::load(load)),
+        };
+        self.label = format!("{} {place} {} {mode}{load}", self.agent, run.engine);
         self.bar
             .set_prefix(format!("{:LABEL_WIDTH$.LABEL_WIDTH$}", self.label));
         self.bar.set_position(0);
@@ -137,14 +154,26 @@ impl Line {
     /// An event of the run.
     pub fn event(&mut self, event: &RunEvent) {
         match &event.what {
-            EventKind::State { state } => self.say(words::state(*state)),
-            EventKind::Progress { done, total } => {
-                self.bar.set_length(*total);
-                self.bar.set_position(*done);
-                self.bar.set_message(self.message(*done, *total));
+            EventKind::State { state } => {
+                if *state == RunState::Measuring {
+                    self.measuring = Some(Instant::now());
+                }
+                self.say(words::state(*state));
             }
+            EventKind::Progress { done, total } => self.progress(*done, *total),
             EventKind::Warning { .. } | EventKind::Log { .. } => {}
         }
+    }
+
+    /// By time where time ends the run, else by requests.
+    fn progress(&mut self, done: u64, total: u64) {
+        let (done, total) = match (self.span, self.measuring) {
+            (Some(span), Some(since)) => (since.elapsed().min(span).as_secs(), span.as_secs()),
+            _ => (done, total),
+        };
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+        self.bar.set_message(self.message(done, total));
     }
 
     /// The run is stored.
@@ -179,11 +208,12 @@ impl Line {
     /// the share of this one.
     fn left(&self, done: u64, total: u64) -> Option<Duration> {
         let now = self.began.elapsed();
-        let to_come = u32::try_from(self.runs.saturating_sub(self.ended)).ok()?;
+        let to_come = self.runs?.saturating_sub(self.ended);
+        let to_come = u32::try_from(to_come).ok()?;
         if let Some(ended) = u32::try_from(self.ended).ok().filter(|ended| *ended > 0) {
             return Some((self.spent / ended * to_come).saturating_sub(now));
         }
-        if done == 0 || self.stage != "measuring" {
+        if done == 0 || self.measuring.is_none() {
             return None;
         }
         let whole = now.mul_f64(total as f64 / done as f64);

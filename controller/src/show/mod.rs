@@ -7,11 +7,13 @@ pub mod agents;
 pub mod chapters;
 pub mod compare;
 pub mod config;
+pub mod curve;
 mod detail;
 pub mod doctor;
 pub mod run;
 pub mod runs;
 pub mod session;
+pub mod sweep;
 pub mod table;
 pub(crate) mod words;
 

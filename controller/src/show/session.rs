@@ -4,6 +4,7 @@ use contracts::run::EngineRef;
 use serde::Serialize;
 
 use crate::record::{RunRecord, RunWithSamples};
+use crate::show::curve::{self, Curve};
 use crate::show::run::{RunView, view};
 use crate::show::table::{footnotes, run_table};
 use crate::show::{Format, pretty};
@@ -14,14 +15,18 @@ struct SessionView<'a> {
     schema: u32,
     session_id: &'a str,
     runs: Vec<RunView<'a>>,
+    /// What its sweeps came to.
+    #[serde(skip_serializing_if = "<[Curve]>::is_empty")]
+    sweeps: &'a [Curve],
     /// The command that compares two of its arms; none if it has but one.
     compare: Option<String>,
 }
 
-/// The runs of one session in the order given.
+/// The runs of one session in the order given, then what its sweeps came to.
 pub fn render(
     session_id: &str,
     runs: &[RunWithSamples],
+    sweeps: &[Curve],
     format: Format,
 ) -> serde_json::Result<String> {
     let records: Vec<&RunRecord> = runs.iter().map(|run| &run.run).collect();
@@ -31,6 +36,7 @@ pub fn render(
             schema: contracts::SCHEMA,
             session_id,
             runs: runs.iter().map(|run| view(run, false)).collect(),
+            sweeps,
             compare,
         });
     }
@@ -43,6 +49,7 @@ pub fn render(
     for run in runs {
         text.push_str(&format!("{fence}{}{fence}\n", run_text(run)));
     }
+    text.push_str(&curve::render(sweeps, format)?);
     text.push_str(&end_text(session_id, compare.as_deref()));
     Ok(text)
 }
@@ -117,11 +124,11 @@ mod tests {
 
     #[test]
     fn the_end_of_a_session() {
-        let text = render("01SESSION", &session(), Format::Text).unwrap();
+        let text = render("01SESSION", &session(), &[], Format::Text).unwrap();
         insta::assert_snapshot!("session_text", text);
-        let markdown = render("01SESSION", &session(), Format::Markdown).unwrap();
+        let markdown = render("01SESSION", &session(), &[], Format::Markdown).unwrap();
         insta::assert_snapshot!("session_markdown", markdown);
-        let json = render("01SESSION", &session(), Format::Json).unwrap();
+        let json = render("01SESSION", &session(), &[], Format::Json).unwrap();
         let document: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(document["schema"], 1);
         assert_eq!(document["runs"][1]["run"]["run_id"], "01BBB");

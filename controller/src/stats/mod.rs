@@ -1,7 +1,10 @@
 //! Statistics: pure functions on numbers. No I/O, no store, no words for people.
 
 pub mod bench;
+pub mod gaps;
+pub mod goodput;
 pub mod quantile;
+pub mod window;
 
 /// Arithmetic mean; none of nothing.
 pub fn mean(values: &[f64]) -> Option<f64> {

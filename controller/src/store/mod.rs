@@ -77,6 +77,17 @@ pub enum StoreError {
         /// Why.
         why: String,
     },
+    /// A sample that was to be stored and cannot be.
+    #[error("run {run_id}: {why}")]
+    BadSample {
+        /// The run.
+        run_id: String,
+        /// Which, and what is wrong with it.
+        why: String,
+    },
+    /// Who took samples one by one could not go on.
+    #[error(transparent)]
+    Taken(std::io::Error),
     /// A unique prefix was asked for.
     #[error("run {prefix} is not unique: {} match, such as {}", .matches.len(), .matches.join(", "))]
     Ambiguous {

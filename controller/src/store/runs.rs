@@ -1,13 +1,13 @@
-//! Reading runs back, by filter or by a unique prefix of the id, with or without their samples.
+//! Reading runs back, by filter or by a unique prefix of the id; how long runs like one took.
 
-use contracts::run::{RunEvent, RunFailure, RunStatus, SampleTotals};
+use contracts::run::{Mode, RunEvent, RunFailure, RunStatus, SampleTotals};
 use contracts::stats::BenchStats;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite};
 
-use super::rows::{parse_json, parse_word, read_floats, uncount};
+use super::rows::{parse_json, parse_word, read_floats, uncount, word};
 use super::{Store, StoreError};
-use crate::record::{RunRecord, RunWithSamples};
+use crate::record::RunRecord;
 
 /// Which runs; the default is all of them.
 #[derive(Debug, Clone, Default)]
@@ -92,13 +92,32 @@ impl Store {
         }
     }
 
-    /// A run with its samples.
+    /// How long the newest run of this engine, mode and work took on an agent of this name, from
+    /// acceptance to its end; none where no such run was done.
     ///
     /// # Errors
-    /// What SQLite says; a row that cannot be read back.
-    pub async fn with_samples(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
-        let samples = self.samples(&run.run_id).await?;
-        Ok(RunWithSamples { run, samples })
+    /// What SQLite says.
+    pub async fn past_run_ms(
+        &self,
+        agent: &str,
+        engine: &str,
+        mode: Mode,
+        workload_key: &str,
+    ) -> Result<Option<u64>, StoreError> {
+        let ms: Option<i64> = sqlx::query_scalar(
+            "select ended_unix_ms - accepted_unix_ms from run
+             where agent_name = ? and engine = ? and mode = ? and workload_key = ?
+               and state = 'done' and accepted_unix_ms > 0 and ended_unix_ms is not null
+             order by created_unix_ms desc limit 1",
+        )
+        .bind(agent)
+        .bind(engine)
+        .bind(word(&mode))
+        .bind(workload_key)
+        .fetch_optional(&self.pool)
+        .await
+        .map_err(|error| self.error(&error))?;
+        Ok(ms.map(uncount))
     }
 
     /// A run's story in order.

@@ -1,37 +1,54 @@
 //! Sample rows: a column for each field of the wire's record, event times as the blob itself.
+//!
+//! They are written and read one after the other: what a run of 100,000 requests costs in memory
+//! is up to who takes them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use contracts::sample::{EventTimes, Sample, SampleError};
+use futures_util::TryStreamExt as _;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 
 use super::rows::{count, json, parse_json, parse_word, uncount, word};
 use super::{Store, StoreError};
+use crate::light::{Blob, Light};
+use crate::record::{RunRecord, RunWithSamples};
 
 /// Rows of one insert: 43 parameters each, below SQLite's limit of 32,766.
 const SAMPLES_PER_INSERT: usize = 500;
 
+/// Text, ids and blobs of one insert, in bytes, before it is sent with fewer rows.
+const BYTES_PER_INSERT: usize = 4 << 20;
+
 /// A sample with its event times decoded.
-pub(super) struct EncodedSample<'a> {
-    sample: &'a Sample,
+struct EncodedSample {
+    sample: Sample,
     event_times: Option<Vec<u8>>,
 }
 
-/// Decodes what travels as base64; done before the transaction, which then cannot fail by it.
-pub(super) fn encode(sample: &Sample) -> Result<EncodedSample<'_>, String> {
-    let event_times = match &sample.event_times {
-        Some(times) => Some(
-            STANDARD
-                .decode(&times.base64)
-                .map_err(|error| error.to_string())?,
-        ),
-        None => None,
-    };
-    Ok(EncodedSample {
-        sample,
-        event_times,
-    })
+impl EncodedSample {
+    /// Decodes what travels as base64.
+    fn new(mut sample: Sample) -> Result<Self, String> {
+        let event_times = match &mut sample.event_times {
+            Some(times) => {
+                let blob = STANDARD.decode(std::mem::take(&mut times.base64));
+                Some(blob.map_err(|error| format!("event times: {error}"))?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            sample,
+            event_times,
+        })
+    }
+
+    /// Bytes of what has no bound of its own.
+    fn bytes(&self) -> usize {
+        self.sample.text.as_ref().map_or(0, String::len)
+            + self.sample.output_ids.as_ref().map_or(0, |ids| 8 * ids.len())
+            + self.event_times.as_ref().map_or(0, Vec::len)
+    }
 }
 
 const INSERT: &str = "insert into sample (run_id, warmup, sample_index, due_ns, start_ns, \
@@ -43,26 +60,30 @@ const INSERT: &str = "insert into sample (run_id, warmup, sample_index, due_ns, 
      input_ids_sha256, firm_steps, error_class, error_message, released_ns, reconnected, \
      unterminated, planned_input_tokens) ";
 
-pub(super) async fn insert(
-    transaction: &mut Transaction<'_, Sqlite>,
-    run_id: &str,
-    rows: &[EncodedSample<'_>],
-) -> Result<(), sqlx::Error> {
-    for chunk in rows.chunks(SAMPLES_PER_INSERT) {
-        let mut insert = sqlx::QueryBuilder::<Sqlite>::new(INSERT);
-        insert.push_values(chunk, |row, encoded| bind(row, run_id, encoded));
-        insert.build().execute(&mut **transaction).await?;
+/// The next rows that go into one insert; empty at the end.
+fn chunk(
+    samples: &mut impl Iterator<Item = Result<Sample, String>>,
+) -> Result<Vec<EncodedSample>, String> {
+    let mut rows = Vec::new();
+    let mut bytes = 0;
+    while rows.len() < SAMPLES_PER_INSERT && bytes < BYTES_PER_INSERT {
+        let Some(sample) = samples.next() else {
+            break;
+        };
+        let row = EncodedSample::new(sample?)?;
+        bytes += row.bytes();
+        rows.push(row);
     }
-    Ok(())
+    Ok(rows)
 }
 
 /// In the order of [`INSERT`].
 fn bind<'a>(
     mut row: sqlx::query_builder::Separated<'_, Sqlite, &'static str>,
     run_id: &'a str,
-    encoded: &'a EncodedSample<'_>,
+    encoded: &'a EncodedSample,
 ) {
-    let s = encoded.sample;
+    let s = &encoded.sample;
     row.push_bind(run_id).push_bind(s.warmup).push_bind(s.index);
     row.push_bind(count(s.due_ns)).push_bind(count(s.start_ns));
     for instant in [
@@ -108,19 +129,161 @@ fn bind<'a>(
         .push_bind(s.planned_input_tokens);
 }
 
+/// What is read of each row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Columns {
+    All,
+    /// Without event times.
+    Answers,
+    /// Without texts, token ids and hashes.
+    Figures,
+}
+
+const SELECT_ALL: &str = "select * from sample where run_id = ? order by warmup desc, sample_index";
+/// The columns that are not wanted come as null: SQLite then does not read their pages.
+const SELECT_ANSWERS: &str = "select run_id, warmup, sample_index, due_ns, start_ns, \
+     connected_ns, sent_ns, headers_ns, first_event_ns, first_content_ns, last_content_ns, \
+     finish_ns, done_ns, null as event_times_encoding, null as event_times, wall_ms, ttft_ms, \
+     tpot_ms, timing_source, engine_wall_ms, input_tokens, output_tokens, token_source, \
+     usage_tokens, local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
+     reused_connection, body_bytes, http_status, output_sha256, output_text, output_ids_json, \
+     input_ids_sha256, firm_steps, error_class, error_message, released_ns, reconnected, \
+     unterminated, planned_input_tokens \
+     from sample where run_id = ? order by warmup desc, sample_index";
+const SELECT_FIGURES: &str = "select run_id, warmup, sample_index, due_ns, start_ns, \
+     connected_ns, sent_ns, headers_ns, first_event_ns, first_content_ns, last_content_ns, \
+     finish_ns, done_ns, event_times_encoding, event_times, wall_ms, ttft_ms, \
+     tpot_ms, timing_source, engine_wall_ms, input_tokens, output_tokens, token_source, \
+     usage_tokens, local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
+     reused_connection, body_bytes, http_status, null as output_sha256, null as output_text, \
+     null as output_ids_json, null as input_ids_sha256, firm_steps, error_class, error_message, \
+     released_ns, reconnected, unterminated, planned_input_tokens \
+     from sample where run_id = ? order by warmup desc, sample_index";
+
 impl Store {
-    /// A run's requests in order, warm-up first.
+    /// Inserts a run's requests as they come, some at a time.
+    pub(super) async fn insert_samples(
+        &self,
+        transaction: &mut Transaction<'_, Sqlite>,
+        run_id: &str,
+        mut samples: impl Iterator<Item = Result<Sample, String>>,
+    ) -> Result<(), StoreError> {
+        loop {
+            let rows = chunk(&mut samples).map_err(|why| StoreError::BadSample {
+                run_id: run_id.to_owned(),
+                why,
+            })?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let mut insert = sqlx::QueryBuilder::<Sqlite>::new(INSERT);
+            insert.push_values(&rows, |row, encoded| bind(row, run_id, encoded));
+            let done = insert.build().execute(&mut **transaction).await;
+            done.map_err(|error| self.error(&error))?;
+        }
+    }
+
+    /// A run's requests in order, warm-up first, with all that is known of them.
     ///
     /// # Errors
     /// What SQLite says; a row that cannot be read back.
     pub async fn samples(&self, run_id: &str) -> Result<Vec<Sample>, StoreError> {
-        let rows =
-            sqlx::query("select * from sample where run_id = ? order by warmup desc, sample_index")
-                .bind(run_id)
-                .fetch_all(&self.pool)
-                .await
-                .map_err(|error| self.error(&error))?;
-        rows.iter().map(|row| self.read_sample(row)).collect()
+        let mut samples = Vec::new();
+        self.each_sample(run_id, |sample| {
+            samples.push(sample);
+            Ok(())
+        })
+        .await?;
+        Ok(samples)
+    }
+
+    /// As [`Store::samples`], without event times: what a comparison looks at.
+    ///
+    /// # Errors
+    /// As [`Store::samples`].
+    pub async fn answers(&self, run_id: &str) -> Result<Vec<Sample>, StoreError> {
+        let mut samples = Vec::new();
+        self.each_row(run_id, Columns::Answers, |sample, _| {
+            samples.push(sample);
+            Ok(())
+        })
+        .await?;
+        Ok(samples)
+    }
+
+    /// Hands a run's requests to `each`, one at a time, in the order of [`Store::samples`], and
+    /// ends where `each` does.
+    ///
+    /// # Errors
+    /// As [`Store::samples`]; what `each` says.
+    pub async fn each_sample(
+        &self,
+        run_id: &str,
+        mut each: impl FnMut(Sample) -> std::io::Result<()>,
+    ) -> Result<(), StoreError> {
+        self.each_row(run_id, Columns::All, |sample, blob| {
+            each(with_event_times(sample, blob)).map_err(StoreError::Taken)
+        })
+        .await
+    }
+
+    /// A run with its samples as figures need them: no texts, no token ids, no event times.
+    ///
+    /// # Errors
+    /// As [`Store::samples`].
+    pub async fn with_figures(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
+        let mut light = Light::default();
+        self.each_row(&run.run_id, Columns::Figures, |sample, blob| {
+            let taken = light.take(sample, blob.as_ref());
+            taken.map_err(|why| self.bad_row("event_times", why))
+        })
+        .await?;
+        Ok(RunWithSamples {
+            run,
+            samples: light.samples,
+            gaps: light.gaps,
+        })
+    }
+
+    /// A run with all that is known of its samples.
+    ///
+    /// # Errors
+    /// As [`Store::samples`].
+    pub async fn with_samples(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
+        let mut gaps = Light::default();
+        let mut samples = Vec::new();
+        self.each_row(&run.run_id, Columns::All, |sample, blob| {
+            let counted = gaps.count(&sample, blob.as_ref());
+            counted.map_err(|why| self.bad_row("event_times", why))?;
+            samples.push(with_event_times(sample, blob));
+            Ok(())
+        })
+        .await?;
+        Ok(RunWithSamples {
+            run,
+            samples,
+            gaps: gaps.gaps,
+        })
+    }
+
+    async fn each_row(
+        &self,
+        run_id: &str,
+        columns: Columns,
+        mut each: impl FnMut(Sample, Option<Blob>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let select = match columns {
+            Columns::All => SELECT_ALL,
+            Columns::Answers => SELECT_ANSWERS,
+            Columns::Figures => SELECT_FIGURES,
+        };
+        let mut rows = sqlx::query(select).bind(run_id).fetch(&self.pool);
+        while let Some(row) = rows.try_next().await.map_err(|error| self.error(&error))? {
+            let sample = self.read_sample(&row)?;
+            let blob = read_blob(&row).map_err(|error| self.error(&error))?;
+            each(sample, blob)?;
+        }
+        Ok(())
     }
 
     fn read_sample(&self, row: &SqliteRow) -> Result<Sample, StoreError> {
@@ -152,17 +315,28 @@ impl Store {
     }
 }
 
+fn read_blob(row: &SqliteRow) -> Result<Option<Blob>, sqlx::Error> {
+    let encoding: Option<String> = row.try_get("event_times_encoding")?;
+    let blob: Option<Vec<u8>> = row.try_get("event_times")?;
+    Ok(encoding.zip(blob))
+}
+
+/// As it travels: the blob as base64.
+fn with_event_times(sample: Sample, blob: Option<Blob>) -> Sample {
+    Sample {
+        event_times: blob.map(|(encoding, blob)| EventTimes {
+            encoding,
+            base64: STANDARD.encode(blob),
+        }),
+        ..sample
+    }
+}
+
 /// The columns that are what they are; words and documents are read by the caller.
 fn read_plain(row: &SqliteRow) -> Result<Sample, sqlx::Error> {
     let instant = |name: &str| -> Result<Option<u64>, sqlx::Error> {
         Ok(row.try_get::<Option<i64>, _>(name)?.map(uncount))
     };
-    let encoding: Option<String> = row.try_get("event_times_encoding")?;
-    let blob: Option<Vec<u8>> = row.try_get("event_times")?;
-    let event_times = encoding.zip(blob).map(|(encoding, blob)| EventTimes {
-        encoding,
-        base64: STANDARD.encode(blob),
-    });
     Ok(Sample {
         index: row.try_get("sample_index")?,
         warmup: row.try_get("warmup")?,
@@ -176,7 +350,6 @@ fn read_plain(row: &SqliteRow) -> Result<Sample, sqlx::Error> {
         last_content_ns: instant("last_content_ns")?,
         finish_ns: instant("finish_ns")?,
         done_ns: instant("done_ns")?,
-        event_times,
         wall_ms: row.try_get("wall_ms")?,
         ttft_ms: row.try_get("ttft_ms")?,
         tpot_ms: row.try_get("tpot_ms")?,

@@ -8,7 +8,7 @@ use contracts::sample::Sample;
 use sqlx::{Sqlite, Transaction};
 
 use super::rows::{count, json, word};
-use super::{Store, StoreError, samples};
+use super::{Store, StoreError};
 use crate::record::RunRecord;
 
 /// A session to be stored.
@@ -83,7 +83,8 @@ impl Store {
             .map_err(|error| self.error(&error))
     }
 
-    /// Stores the end of a run with all its rows, in one transaction and only once.
+    /// Stores the end of a run with all its rows, in one transaction and only once. The samples are
+    /// taken one by one as they are written; one that is an error undoes it all.
     ///
     /// An end that the controller gave a run which no agent had accepted (`accepted_unix_ms` 0, no
     /// rows) gives way to the agent's own.
@@ -93,14 +94,9 @@ impl Store {
     pub async fn finish_run(
         &self,
         run: &RunRecord,
-        samples: &[Sample],
+        samples: impl Iterator<Item = Result<Sample, String>>,
         events: &[RunEvent],
     ) -> Result<Stored, StoreError> {
-        let rows = samples
-            .iter()
-            .map(samples::encode)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|why| self.bad_row("event_times", why))?;
         let mut transaction = self.begin().await?;
         let stored: Option<(String, i64)> =
             sqlx::query_as("select state, accepted_unix_ms from run where run_id = ?")
@@ -125,10 +121,11 @@ impl Store {
         let stored = async {
             update_run(&mut transaction, &run.run_id, &run.status).await?;
             insert_stats(&mut transaction, run).await?;
-            samples::insert(&mut transaction, &run.run_id, &rows).await?;
             insert_events(&mut transaction, &run.run_id, events).await
         };
         stored.await.map_err(|error| self.error(&error))?;
+        self.insert_samples(&mut transaction, &run.run_id, samples)
+            .await?;
         transaction
             .commit()
             .await

@@ -1,0 +1,237 @@
+//! Flags of `run` that say what is measured, with their settings, as a plan's request: arms, work,
+//! prompts, load, limits, a file each. No agent, no database; the only I/O is reading files that
+//! flags name. What else a session needs (agents, label, secrets) is `run`'s.
+
+mod arms;
+mod limits;
+mod load;
+mod prompts;
+
+use clap::Args as ClapArgs;
+use contracts::defaults::N_RUNS_MAX;
+use contracts::generate::SamplingParams;
+use contracts::run::{Endpoint, Load, PromptSource, Workload};
+
+use self::arms::{ArmArgs, Arms, HttpArgs};
+use self::limits::LimitArgs;
+use self::load::{LoadArgs, Offered};
+use self::prompts::PromptArgs;
+use crate::config::Config;
+use crate::exit::usage;
+use crate::plan::sweep::Range;
+use crate::plan::{RUNS_MAX, Request, slots};
+use crate::values;
+
+/// All that says what is measured.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    arms: ArmArgs,
+    #[command(flatten)]
+    http: HttpArgs,
+    #[command(flatten)]
+    work: WorkArgs,
+    #[command(flatten)]
+    prompts: PromptArgs,
+    #[command(flatten)]
+    load: LoadArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// What a request asks.
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Workload")]
+struct WorkArgs {
+    /// A directory, a .gguf file, a hub id or dummy:NAME; with --url, what the server serves, for
+    /// comparing [default: dummy:tiny-llm]
+    #[arg(long)]
+    model: Option<String>,
+    /// Model directory, .gguf file or tokenizer.json that counts tokens for servers of others
+    /// [default: the model's, where it can be read]
+    #[arg(long, value_name = "PATH")]
+    tokenizer: Option<String>,
+    /// auto, chat or completions [default: auto, chat if the model has a template]
+    #[arg(long, value_parser = values::endpoint)]
+    endpoint: Option<Endpoint>,
+    /// Ceiling of tokens of an answer [default: 40]
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u32>,
+    /// 0 is greedy [default: 0]
+    #[arg(long, value_name = "T")]
+    temperature: Option<f32>,
+    /// Keep the K most likely tokens; -1 keeps all [default: -1]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    top_k: Option<i32>,
+    /// Keep the most likely tokens up to this probability [default: 1]
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Go on after the end-of-sequence token
+    #[arg(long)]
+    ignore_eos: bool,
+    /// Seed of the draws: tokens, made prompts, arrivals [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// What is measured, read.
+pub struct Asked {
+    /// For the plan.
+    pub request: Request,
+    /// The loads are not listed but found.
+    pub sweep: Option<Range>,
+    /// What is worth knowing of the files that were read.
+    pub note: Option<String>,
+}
+
+/// The identity of a model that a server runs and nobody named: it compares with its like only.
+const UNNAMED_MODEL: &str = "unnamed";
+
+/// Joins flags and settings, and refuses what cannot be.
+///
+/// # Errors
+/// Usage errors that name the flag.
+pub fn asked(config: &Config, args: Args) -> anyhow::Result<Asked> {
+    let arms = arms::arms(config, args.arms)?;
+    let http = arms::http(args.http, arms.online())?;
+    let offered = load::offered(config, args.load, &arms, args.prompts.is_trace())?;
+    let (workload, note) = workload(config, args.work, &args.prompts, &arms, &offered)?;
+    let runs = arms
+        .engines
+        .len()
+        .saturating_mul(arms.modes.len())
+        .saturating_mul(offered.loads.len())
+        .saturating_mul(arms.repeat as usize);
+    if runs > RUNS_MAX {
+        return Err(usage(format!(
+            "{runs} runs are more than {RUNS_MAX}; lower --repeat"
+        )));
+    }
+    Ok(Asked {
+        request: Request {
+            engines: arms.engines,
+            modes: arms.modes,
+            dtype: arms.dtype,
+            device: arms.device,
+            threads: arms.threads,
+            stream: http.stream,
+            options: arms.options,
+            header_names: Vec::new(),
+            extra: http.extra,
+            no_keepalive: http.no_keepalive,
+            workload,
+            loads: offered.loads,
+            slo: offered.slo,
+            limits: limits::limits(config, args.limits)?,
+            repeat: arms.repeat,
+            order: arms.order,
+        },
+        sweep: offered.sweep,
+        note,
+    })
+}
+
+fn workload(
+    config: &Config,
+    args: WorkArgs,
+    prompt_args: &PromptArgs,
+    arms: &Arms,
+    offered: &Offered,
+) -> anyhow::Result<(Workload, Option<String>)> {
+    let usual = config.required("n_runs", None, values::number)?;
+    let counted = between("--n-runs", offered.n_runs.unwrap_or(usual), 1, N_RUNS_MAX)?;
+    let most = match (offered.duration_ms, offered.sweep) {
+        (None, None) => counted,
+        _ => N_RUNS_MAX,
+    };
+    let warmup = offered.loads.iter().filter_map(slots).max();
+    let requests = most.max(offered.warmup).max(warmup.unwrap_or(0));
+    let seed = config.required("seed", args.seed, values::seed)?;
+    let prompts = prompts::read(config, prompt_args, seed, requests)?;
+    let n_runs = match (&prompts.source, offered.n_runs) {
+        (PromptSource::Trace { requests }, None) => {
+            u32::try_from(requests.len()).unwrap_or(u32::MAX)
+        }
+        _ => counted,
+    };
+    let sampling = sampling(config, &args, prompt_args.ceiling()?, seed)?;
+    let workload = Workload {
+        model: model(config, args.model, arms)?,
+        prompts: prompts.source,
+        endpoint: config.required("endpoint", args.endpoint, values::endpoint)?,
+        sampling,
+        load: offered
+            .loads
+            .first()
+            .cloned()
+            .unwrap_or(Load::Closed { concurrency: 1 }),
+        n_runs,
+        duration_ms: offered.duration_ms,
+        warmup: offered.warmup,
+        cache: prompts.cache,
+        tokenizer: config.optional("tokenizer", args.tokenizer, values::text)?,
+        allow_failures: offered.allow_failures,
+    };
+    Ok((workload, prompts.note))
+}
+
+/// What runs, or what a server is said to run: our default model is not what others serve.
+fn model(config: &Config, flag: Option<String>, arms: &Arms) -> anyhow::Result<String> {
+    if !arms.is_url() {
+        return config.required("model", flag, values::text);
+    }
+    let named = config.chosen("model", flag, values::text)?;
+    Ok(named
+        .or_else(|| arms.served_name.clone())
+        .unwrap_or_else(|| UNNAMED_MODEL.to_owned()))
+}
+
+fn sampling(
+    config: &Config,
+    args: &WorkArgs,
+    ceiling: Option<u32>,
+    seed: u64,
+) -> anyhow::Result<SamplingParams> {
+    let max_tokens = match ceiling {
+        Some(tokens) => tokens,
+        None => config.required("max_tokens", args.max_tokens, values::number)?,
+    };
+    let sampling = SamplingParams {
+        temperature: args.temperature.unwrap_or(0.0),
+        top_k: args.top_k.unwrap_or(-1),
+        top_p: args.top_p.unwrap_or(1.0),
+        ignore_eos: args.ignore_eos,
+        max_tokens: between("--max-tokens", max_tokens, 1, u32::MAX)?,
+        seed,
+        ..SamplingParams::default()
+    };
+    let SamplingParams {
+        temperature,
+        top_k,
+        top_p,
+        ..
+    } = sampling;
+    if !temperature.is_finite() || temperature < 0.0 {
+        return Err(usage(format!(
+            "--temperature {temperature}: give 0 or more"
+        )));
+    }
+    if top_k < -1 || top_k == 0 {
+        return Err(usage(format!(
+            "--top-k {top_k}: give 1 or more, or -1 for all"
+        )));
+    }
+    if !(top_p > 0.0 && top_p <= 1.0) {
+        return Err(usage(format!(
+            "--top-p {top_p}: give more than 0, at most 1"
+        )));
+    }
+    Ok(sampling)
+}
+
+fn between(flag: &str, value: u32, least: u32, most: u32) -> anyhow::Result<u32> {
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(usage(format!("{flag} {value}: give {least} to {most}")))
+}

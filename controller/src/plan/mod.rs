@@ -1,0 +1,328 @@
+//! What is asked, multiplied out: arms, loads, their order, and the spec of each run. Pure.
+//!
+//! Nothing here knows agents or the database; ids are given out when a run is about to be sent.
+//! How a sweep goes on from what it has measured is [`sweep`]'s.
+
+mod key;
+pub mod sweep;
+
+use std::collections::BTreeMap;
+
+use contracts::defaults;
+use contracts::run::{Arm, Device, Dtype, EngineRef, Limits, Load, Mode, RunSpec, Slo, Workload};
+use serde::Serialize;
+use serde_json::Value;
+
+use sweep::Range;
+
+pub use key::workload_key;
+
+/// In which order the arms of a session run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// A B, B A, A B, …: a drift of the machine hits all arms alike.
+    Abba,
+    /// A A A, B B B.
+    Blocked,
+}
+
+impl Order {
+    /// As it is written and stored.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Abba => "abba",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// Passes over the arms of one session, at most.
+pub const REPEAT_MAX: u32 = 1_000;
+/// Runs of one session, at most: beyond it, something was mistyped.
+pub const RUNS_MAX: usize = 10_000;
+/// How an offline engine is asked: `generate` takes one request at a time.
+const OFFLINE_LOAD: Load = Load::Closed { concurrency: 1 };
+
+/// What a user asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Each is an arm of its own, twice the same too.
+    pub engines: Vec<EngineRef>,
+    /// Each engine in each of these.
+    pub modes: Vec<Mode>,
+    /// Type of the weights.
+    pub dtype: Option<Dtype>,
+    /// Where to compute.
+    pub device: Device,
+    /// Threads.
+    pub threads: Option<u32>,
+    /// Whether online runs stream where the engine can.
+    pub stream: bool,
+    /// Options of the chapter.
+    pub options: BTreeMap<String, String>,
+    /// Names of the headers whose values travel as secrets; online only.
+    pub header_names: Vec<String>,
+    /// Fields put into each request's body; online only.
+    pub extra: BTreeMap<String, Value>,
+    /// A connection for each request; online only.
+    pub no_keepalive: bool,
+    /// The work. Its load is that of one run at a time, its `n_runs` what is asked of runs that
+    /// count their requests; `duration_ms` is for online runs.
+    pub workload: Workload,
+    /// Each online arm runs under each of these; at least one.
+    pub loads: Vec<Load>,
+    /// What a good request is.
+    pub slo: Option<Slo>,
+    /// The waits.
+    pub limits: Limits,
+    /// Passes over the arms, 1 or more.
+    pub repeat: u32,
+    /// Their order.
+    pub order: Order,
+}
+
+impl Request {
+    /// What an arm is asked to do under a load, with `n_runs` requests where they are counted. An
+    /// offline one takes one request at a time, and counts them.
+    fn spec(&self, arm: &Arm, load: &Load, n_runs: u32) -> RunSpec {
+        let mut workload = self.workload.clone();
+        workload.n_runs = n_runs;
+        if arm.mode == Mode::Offline {
+            workload.load = OFFLINE_LOAD;
+            workload.duration_ms = None;
+        } else {
+            workload.load = load.clone();
+            if workload.duration_ms.is_some() {
+                workload.n_runs = defaults::N_RUNS_MAX;
+            }
+        }
+        RunSpec {
+            arm: arm.clone(),
+            workload,
+            limits: self.limits.clone(),
+            salt: String::new(),
+            slo: self.slo.clone(),
+        }
+    }
+
+    /// Each engine in each mode, with its letter.
+    fn arms(&self) -> Vec<PlannedArm> {
+        let arms = self.engines.iter().flat_map(|engine| {
+            let arm = |mode: &Mode| self.arm(engine, *mode);
+            self.modes.iter().map(arm).collect::<Vec<_>>()
+        });
+        let letters = (0..).map(letter);
+        arms.zip(letters)
+            .map(|(arm, letter)| PlannedArm { letter, arm })
+            .collect()
+    }
+
+    fn arm(&self, engine: &EngineRef, mode: Mode) -> Arm {
+        let online = mode == Mode::Online;
+        Arm {
+            engine: engine.clone(),
+            mode,
+            dtype: self.dtype,
+            device: self.device,
+            threads: self.threads,
+            stream: self.stream || !online,
+            options: self.options.clone(),
+            header_names: if online {
+                self.header_names.clone()
+            } else {
+                Vec::new()
+            },
+            extra: if online {
+                self.extra.clone()
+            } else {
+                BTreeMap::new()
+            },
+            no_keepalive: self.no_keepalive && online,
+        }
+    }
+}
+
+/// What is judged, with its letter.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedArm {
+    /// `a`, `b`, … `z`, `aa`, …
+    pub letter: String,
+    /// The arm.
+    pub arm: Arm,
+}
+
+/// One run to be made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PlannedRun {
+    /// Letter of its arm.
+    pub letter: String,
+    /// What is judged.
+    pub arm: Arm,
+    /// How requests are offered.
+    pub load: Load,
+    /// Measured requests, where they are counted.
+    pub n_runs: u32,
+    /// Which pass over the arms, from 0, counted on from load to load.
+    pub block: u32,
+    /// Place in the order, from 0.
+    pub position: u32,
+    /// SHA-256 (hex) of its work.
+    pub workload_key: String,
+}
+
+/// A session's runs in order. The same on each agent.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What they are made from.
+    pub request: Request,
+    /// The arms.
+    pub arms: Vec<PlannedArm>,
+    /// The runs in order.
+    pub runs: Vec<PlannedRun>,
+}
+
+impl Plan {
+    /// What the agent is asked to do. Made when it is needed: a spec holds all its prompts.
+    pub fn spec(&self, run: &PlannedRun) -> RunSpec {
+        self.request.spec(&run.arm, &run.load, run.n_runs)
+    }
+
+    /// The run of an arm at one level of a sweep; `place` counts the sweep's runs from 0.
+    pub fn point(&self, range: &Range, arm: &PlannedArm, level: f64, place: u32) -> PlannedRun {
+        let load = range.load(level);
+        let n_runs = range.requests(level, self.request.workload.n_runs);
+        let spec = self.request.spec(&arm.arm, &load, n_runs);
+        PlannedRun {
+            letter: arm.letter.clone(),
+            arm: arm.arm.clone(),
+            load,
+            n_runs,
+            // Each point is a pass of its own: no two get the same cold prompts.
+            block: place,
+            position: place,
+            workload_key: workload_key(&spec.workload),
+        }
+    }
+}
+
+/// Name of an engine as results show it: `ch01`, or its name in the agent's config.
+pub fn engine_name(engine: &EngineRef) -> &str {
+    match engine {
+        EngineRef::Chapter { id } => id,
+        EngineRef::Named { name, .. } => name,
+        EngineRef::Url { url, .. } => url,
+    }
+}
+
+/// Warm-up requests of a run: those asked for, and at least one for each slot.
+pub fn warmup(asked: u32, load: &Load) -> u32 {
+    asked.max(slots(load).unwrap_or(0))
+}
+
+/// Slots of a closed loop, or the cap of an open one.
+pub fn slots(load: &Load) -> Option<u32> {
+    match load {
+        Load::Closed { concurrency } => Some(*concurrency),
+        Load::Open { max_in_flight, .. }
+        | Load::Burst { max_in_flight }
+        | Load::Trace { max_in_flight } => *max_in_flight,
+    }
+}
+
+/// Multiplies a request out: load by load, in each the passes over the arms that run under it.
+/// Offline arms know no load and run once: among those that also take one request at a time, where
+/// there are such, else before all others.
+pub fn plan(request: Request) -> Plan {
+    let arms = request.arms();
+    let mut runs = Vec::new();
+    for (cell, (load, members)) in (0..).zip(cells(&request, &arms)) {
+        let n_runs = request.workload.n_runs;
+        let keys: Vec<String> = members
+            .iter()
+            .map(|arm| workload_key(&request.spec(&arm.arm, load, n_runs).workload))
+            .collect();
+        for (place, block) in sequence(members.len(), request.repeat, request.order) {
+            let (Some(arm), Some(key)) = (members.get(place), keys.get(place)) else {
+                continue;
+            };
+            runs.push(PlannedRun {
+                letter: arm.letter.clone(),
+                arm: arm.arm.clone(),
+                load: load.clone(),
+                n_runs,
+                block: cell * request.repeat + block,
+                position: u32::try_from(runs.len()).unwrap_or(u32::MAX),
+                workload_key: key.clone(),
+            });
+        }
+    }
+    Plan {
+        request,
+        arms,
+        runs,
+    }
+}
+
+/// The loads in their order, each with the arms that run under it.
+fn cells<'a>(request: &'a Request, arms: &'a [PlannedArm]) -> Vec<(&'a Load, Vec<&'a PlannedArm>)> {
+    let of = |mode: Mode| arms.iter().filter(move |arm| arm.arm.mode == mode);
+    let counted = request.workload.duration_ms.is_none();
+    let shared = request
+        .loads
+        .iter()
+        .position(|load| counted && *load == OFFLINE_LOAD);
+    let mut cells = Vec::new();
+    if of(Mode::Offline).next().is_some() && (shared.is_none() || of(Mode::Online).next().is_none())
+    {
+        cells.push((&OFFLINE_LOAD, of(Mode::Offline).collect()));
+    }
+    if of(Mode::Online).next().is_some() {
+        for (place, load) in request.loads.iter().enumerate() {
+            let members = if shared == Some(place) {
+                arms.iter().collect()
+            } else {
+                of(Mode::Online).collect()
+            };
+            cells.push((load, members));
+        }
+    }
+    cells
+}
+
+/// (arm, block) in the order of running.
+fn sequence(arms: usize, repeat: u32, order: Order) -> Vec<(usize, u32)> {
+    match order {
+        Order::Abba => (0..repeat)
+            .flat_map(|block| {
+                (0..arms).map(move |place| {
+                    let arm = if block % 2 == 0 {
+                        place
+                    } else {
+                        arms - 1 - place
+                    };
+                    (arm, block)
+                })
+            })
+            .collect(),
+        Order::Blocked => (0..arms)
+            .flat_map(|arm| (0..repeat).map(move |block| (arm, block)))
+            .collect(),
+    }
+}
+
+/// 0 → `a`, 25 → `z`, 26 → `aa`: bijective base 26.
+fn letter(index: usize) -> String {
+    let mut rest = index + 1;
+    let mut letters = Vec::new();
+    while rest > 0 {
+        rest -= 1;
+        let digit = u8::try_from(rest % 26).unwrap_or(0);
+        letters.push(char::from(b'a' + digit));
+        rest /= 26;
+    }
+    letters.iter().rev().collect()
+}
+
+#[cfg(test)]
+mod tests;

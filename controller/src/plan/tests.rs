@@ -1,0 +1,181 @@
+//! Arms, loads and their order.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use contracts::generate::SamplingParams;
+use contracts::run::{AllowFailures, CacheState, Endpoint, PromptSource};
+use proptest::prelude::*;
+
+use super::*;
+
+pub fn workload() -> Workload {
+    Workload {
+        model: "dummy:tiny-llm".to_owned(),
+        prompts: PromptSource::Texts {
+            texts: vec!["hello".to_owned()],
+        },
+        endpoint: Endpoint::Auto,
+        sampling: SamplingParams::default(),
+        load: OFFLINE_LOAD,
+        n_runs: 20,
+        duration_ms: None,
+        warmup: 3,
+        cache: CacheState::AsIs,
+        tokenizer: None,
+        allow_failures: AllowFailures::Count { n: 0 },
+    }
+}
+
+fn closed(concurrency: u32) -> Load {
+    Load::Closed { concurrency }
+}
+
+pub fn request(engines: &[&str], modes: &[Mode], repeat: u32, order: Order) -> Request {
+    Request {
+        engines: engines
+            .iter()
+            .map(|id| EngineRef::Chapter {
+                id: (*id).to_owned(),
+            })
+            .collect(),
+        modes: modes.to_vec(),
+        dtype: None,
+        device: Device::Cpu,
+        threads: None,
+        stream: true,
+        options: BTreeMap::new(),
+        header_names: vec!["x-team".to_owned()],
+        extra: BTreeMap::from([("n_probs".to_owned(), Value::from(1))]),
+        no_keepalive: true,
+        workload: workload(),
+        loads: vec![closed(1)],
+        slo: Some(Slo {
+            ttft_ms: Some(200.0),
+            ..Slo::default()
+        }),
+        limits: Limits {
+            ready_timeout_ms: 1,
+            stop_grace_ms: 1,
+            request_timeout_ms: 1,
+            stall_timeout_ms: 1,
+            device_wait_ms: 0,
+        },
+        repeat,
+        order,
+    }
+}
+
+fn letters(plan: &Plan) -> String {
+    plan.runs.iter().map(|run| run.letter.as_str()).collect()
+}
+
+/// `a1 a8`: letter and slots.
+fn cells_in_words(plan: &Plan) -> String {
+    let word = |run: &PlannedRun| {
+        let spec = plan.spec(run);
+        format!("{}{}", run.letter, slots(&spec.workload.load).unwrap_or(0))
+    };
+    plan.runs.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+const BOTH: [Mode; 2] = [Mode::Offline, Mode::Online];
+
+#[test]
+fn blocks_turn_round_so_that_drift_cancels() {
+    let online = [Mode::Online];
+    let three = plan(request(&["ch01", "ch02"], &online, 3, Order::Abba));
+    assert_eq!(letters(&three), "abbaab");
+    let blocked = plan(request(&["ch01", "ch02"], &online, 3, Order::Blocked));
+    assert_eq!(letters(&blocked), "aaabbb");
+    let both = plan(request(&["ch01", "ch02"], &BOTH, 2, Order::Abba));
+    assert_eq!(letters(&both), "abcddcba");
+}
+
+#[test]
+fn each_load_has_its_passes_and_no_block_is_counted_twice() {
+    let mut asked = request(&["ch01", "ch02"], &[Mode::Online], 2, Order::Abba);
+    asked.loads = vec![closed(1), closed(8)];
+    let plan = plan(asked);
+    assert_eq!(cells_in_words(&plan), "a1 b1 b1 a1 a8 b8 b8 a8");
+    let blocks: Vec<u32> = plan.runs.iter().map(|run| run.block).collect();
+    assert_eq!(blocks, [0, 0, 1, 1, 2, 2, 3, 3]);
+    let positions: Vec<u32> = plan.runs.iter().map(|run| run.position).collect();
+    assert_eq!(positions, (0..8).collect::<Vec<_>>());
+    assert_eq!(plan.runs[0].workload_key, plan.runs[1].workload_key);
+    assert_ne!(plan.runs[0].workload_key, plan.runs[4].workload_key);
+}
+
+#[test]
+fn offline_arms_run_once_beside_their_like_or_first() {
+    let mut asked = request(&["ch01"], &BOTH, 1, Order::Abba);
+    asked.loads = vec![closed(4), closed(8)];
+    assert_eq!(cells_in_words(&plan(asked.clone())), "a1 b4 b8");
+    asked.loads = vec![closed(1), closed(8)];
+    assert_eq!(cells_in_words(&plan(asked.clone())), "a1 b1 b8");
+    asked.modes = vec![Mode::Offline];
+    assert_eq!(cells_in_words(&plan(asked)), "a1");
+}
+
+#[test]
+fn offline_arms_count_requests_where_online_ones_count_time() {
+    let mut asked = request(&["ch01"], &BOTH, 1, Order::Abba);
+    asked.workload.duration_ms = Some(30_000);
+    let plan = plan(asked);
+    let specs: Vec<RunSpec> = plan.runs.iter().map(|run| plan.spec(run)).collect();
+    let [offline, online] = specs.as_slice() else {
+        panic!("{specs:?}");
+    };
+    assert_eq!(offline.workload.n_runs, 20);
+    assert_eq!(offline.workload.duration_ms, None);
+    assert_eq!(online.workload.n_runs, defaults::N_RUNS_MAX);
+    assert_eq!(online.workload.duration_ms, Some(30_000));
+    assert!(offline.arm.header_names.is_empty() && offline.arm.extra.is_empty());
+    assert!(!offline.arm.no_keepalive);
+    assert_eq!(online.arm.header_names, ["x-team"]);
+    assert!(online.arm.no_keepalive && online.arm.extra.len() == 1);
+    assert_eq!(online.slo.as_ref().unwrap().ttft_ms, Some(200.0));
+}
+
+#[test]
+fn the_same_chapter_twice_is_two_arms() {
+    let twice = plan(request(
+        &["ch02", "ch02"],
+        &[Mode::Online],
+        1,
+        Order::Abba,
+    ));
+    assert_eq!(letters(&twice), "ab");
+    assert_eq!(
+        twice.arms.first().unwrap().arm,
+        twice.arms.last().unwrap().arm
+    );
+}
+
+#[test]
+fn letters_go_on_after_z() {
+    assert_eq!(
+        [0, 25, 26, 51, 52, 701, 702].map(letter).join(" "),
+        "a z aa az ba zz aaa"
+    );
+}
+
+#[test]
+fn warm_up_fills_every_slot() {
+    let under = |load: Load| warmup(3, &load);
+    assert_eq!(under(closed(1)), 3);
+    assert_eq!(under(closed(8)), 8);
+    let burst = |max_in_flight| Load::Burst { max_in_flight };
+    assert_eq!((under(burst(Some(5))), under(burst(None))), (5, 3));
+}
+
+proptest! {
+    #[test]
+    fn every_arm_runs_once_a_block(arms in 1_usize..6, repeat in 1_u32..8, blocked: bool) {
+        let order = if blocked { Order::Blocked } else { Order::Abba };
+        let mut runs = sequence(arms, repeat, order);
+        prop_assert_eq!(runs.len(), arms * repeat as usize);
+        runs.sort_unstable();
+        runs.dedup();
+        prop_assert_eq!(runs.len(), arms * repeat as usize);
+    }
+}

@@ -1,0 +1,148 @@
+//! Gaps between the content events of a run's answers (ITL), pooled: how often each gap came, by
+//! microsecond. Quantiles are those of the gaps themselves, and memory does not grow with a run.
+
+use std::collections::BTreeMap;
+
+/// Up to here a gap is kept to the µs. Beyond, to the ms: an error below 0.1 %, so that a run of
+/// stalls cannot fill the memory with gaps of which each came once.
+const EXACT_BELOW_US: u64 = 1_000_000;
+const COARSE_US: u64 = 1_000;
+
+/// Counts of gaps by their length.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GapCounts {
+    counts: BTreeMap<u64, u64>,
+    count: u64,
+    sum_us: u128,
+}
+
+impl GapCounts {
+    /// Takes one answer's content events as µs since it was sent, ascending. The first is no gap.
+    pub fn push(&mut self, events_us: &[u64]) {
+        for pair in events_us.windows(2) {
+            if let [before, after] = pair {
+                self.add(after.saturating_sub(*before), 1);
+            }
+        }
+    }
+
+    /// Takes another's counts too.
+    pub fn merge(&mut self, other: &Self) {
+        for (us, n) in &other.counts {
+            *self.counts.entry(*us).or_default() += n;
+        }
+        self.count += other.count;
+        self.sum_us += other.sum_us;
+    }
+
+    /// How many gaps there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Mean in ms; none of nothing.
+    pub fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_us as f64 / self.count as f64 / 1e3)
+    }
+
+    /// Quantile in ms by definition 7 of Hyndman and Fan, as
+    /// [`quantile::quantile`](super::quantile::quantile) gives it of the gaps; none of nothing or
+    /// for `q` outside 0 to 1.
+    pub fn quantile_ms(&self, q: f64) -> Option<f64> {
+        if self.count == 0 || !(0.0..=1.0).contains(&q) {
+            return None;
+        }
+        let h = (self.count - 1) as f64 * q;
+        let below = self.ranked(h.floor() as u64)? as f64;
+        let above = self.ranked(h.ceil() as u64)? as f64;
+        Some((below + (h - h.floor()) * (above - below)) / 1e3)
+    }
+
+    /// The gap that `rank` others are not longer than, from 0.
+    fn ranked(&self, rank: u64) -> Option<u64> {
+        let mut seen = 0;
+        let gap = self.counts.iter().find(|(_, n)| {
+            seen += **n;
+            seen > rank
+        });
+        gap.map(|(us, _)| *us)
+    }
+
+    fn add(&mut self, us: u64, n: u64) {
+        let kept = if us < EXACT_BELOW_US {
+            us
+        } else {
+            (us + COARSE_US / 2) / COARSE_US * COARSE_US
+        };
+        *self.counts.entry(kept).or_default() += n;
+        self.count += n;
+        self.sum_us += u128::from(us) * u128::from(n);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::stats::quantile::quantile;
+
+    #[test]
+    fn the_first_event_is_no_gap() {
+        let mut gaps = GapCounts::default();
+        gaps.push(&[50_000]);
+        gaps.push(&[]);
+        assert_eq!((gaps.count(), gaps.quantile_ms(0.5)), (0, None));
+        gaps.push(&[50_000, 60_000, 60_000]);
+        assert_eq!(gaps.count(), 2);
+        assert_eq!(gaps.mean_ms(), Some(5.0));
+        assert_eq!(gaps.quantile_ms(0.5), Some(5.0));
+        assert_eq!(gaps.quantile_ms(1.5), None);
+    }
+
+    #[test]
+    fn long_gaps_are_kept_to_the_millisecond() {
+        let mut gaps = GapCounts::default();
+        gaps.push(&[0, 999_999]);
+        gaps.push(&[0, 2_000_600]);
+        assert_eq!(gaps.quantile_ms(0.0), Some(999.999));
+        assert_eq!(gaps.quantile_ms(1.0), Some(2001.0));
+        assert_eq!(gaps.mean_ms(), Some(1500.2995), "the mean is of what came");
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_those_of_the_gaps(
+            answers in prop::collection::vec(prop::collection::vec(0u64..500_000, 0..40), 1..8),
+            q in 0.0..=1.0,
+        ) {
+            let mut all = Vec::new();
+            let mut halves = [GapCounts::default(), GapCounts::default()];
+            for (i, gaps) in answers.iter().enumerate() {
+                let mut at = 7;
+                let mut events = vec![at];
+                for gap in gaps {
+                    at += gap;
+                    events.push(at);
+                    all.push(*gap as f64 / 1e3);
+                }
+                halves[i % 2].push(&events);
+            }
+            let [mut merged, other] = halves;
+            merged.merge(&other);
+            prop_assert_eq!(merged.count(), all.len() as u64);
+            match (merged.quantile_ms(q), quantile(&all, q)) {
+                (Some(got), Some(want)) => prop_assert!((got - want).abs() < 1e-9, "{got} {want}"),
+                (got, want) => prop_assert_eq!(got, want),
+            }
+        }
+    }
+
+    #[test]
+    fn quantile_of_one_gap_is_the_gap() {
+        let mut gaps = GapCounts::default();
+        gaps.push(&[1_000, 11_500]);
+        assert_eq!(gaps.quantile_ms(0.99).unwrap(), 10.5);
+    }
+}
