@@ -51,7 +51,7 @@ pub fn models(reply: &Reply, asked: Option<&str>) -> (String, Finding) {
                 Some(_) => (Grade::Odd, String::new()),
                 None => (
                     Grade::Limits,
-                    format!("; `{ANY_MODEL}` is asked for; give the name with --model"),
+                    format!("; `{ANY_MODEL}` is asked for; give the name with --served-model-name"),
                 ),
             };
             let model = asked.unwrap_or(ANY_MODEL).to_owned();
@@ -86,7 +86,7 @@ pub fn models(reply: &Reply, asked: Option<&str>) -> (String, Finding) {
             finding(
                 "models",
                 Grade::Odd,
-                format!("lists {shown}; the first is asked, choose with --model"),
+                format!("lists {shown}; the first is asked, choose with --served-model-name"),
             ),
         ),
         (None, []) => (
@@ -94,7 +94,9 @@ pub fn models(reply: &Reply, asked: Option<&str>) -> (String, Finding) {
             finding(
                 "models",
                 Grade::Limits,
-                format!("lists none; `{ANY_MODEL}` is asked for; give the name with --model"),
+                format!(
+                    "lists none; `{ANY_MODEL}` is asked for; give the name with --served-model-name"
+                ),
             ),
         ),
     }

@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// The model's name there [default: the first that /v1/models lists]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "served-model-name", value_name = "NAME")]
     model: Option<String>,
     /// Each request [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]

@@ -8,6 +8,7 @@
 )]
 
 mod builds;
+mod doctor;
 mod interrupts;
 mod lab;
 mod main_job;
