@@ -8,7 +8,8 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use super::{Context, connect};
 use crate::exit::{Exit, Refusal, usage};
-use crate::record::{RunRecord, RunWithSamples};
+use crate::export::Export;
+use crate::record::RunRecord;
 use crate::selector::Selector;
 use crate::show::{self, Format};
 use crate::store::{RunFilter, Store, StoreError};
@@ -102,7 +103,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             let store = connect::open_for_reading(context).await?;
             let run = store.run_by_prefix(&run).await?;
             let events = store.events(&run.run_id).await?;
-            let run = store.with_samples(run).await?;
+            let run = if samples {
+                store.with_samples(run).await?
+            } else {
+                store.with_figures(run).await?
+            };
             store.close().await;
             out::print(&show::run::render(&run, &events, samples, format)?)?;
         }
@@ -112,12 +117,10 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             output,
         } => {
             let store = connect::open_for_reading(context).await?;
-            let mut runs = Vec::new();
-            for run in select(&store, &selectors).await? {
-                runs.push(store.with_samples(run).await?);
-            }
+            let runs = select(&store, &selectors).await?;
+            let exported = export_to(&store, &runs, format, output.as_deref()).await;
             store.close().await;
-            write_export(&runs, format, output.as_deref())?;
+            exported?;
         }
     }
     Ok(Exit::Done)
@@ -151,30 +154,58 @@ async fn select(store: &Store, selectors: &[String]) -> anyhow::Result<Vec<RunRe
     Ok(runs)
 }
 
-fn write_export(
-    runs: &[RunWithSamples],
+async fn export_to(
+    store: &Store,
+    runs: &[RunRecord],
     format: ExportFormat,
     output: Option<&Path>,
 ) -> anyhow::Result<()> {
-    let write = |sink: &mut dyn Write| -> std::io::Result<()> {
-        let mut sink = BufWriter::new(sink);
-        match format {
-            ExportFormat::Json => export::json(runs, &mut sink)?,
-            ExportFormat::Csv => export::csv(runs, &mut sink)?,
-        }
-        sink.flush()
-    };
     match output {
         Some(path) => {
             let name = || format!("--output {}", path.display());
-            let mut file = std::fs::File::create(path).with_context(name)?;
-            write(&mut file).with_context(name)
+            let file = std::fs::File::create(path).with_context(name)?;
+            write_export(store, runs, format, file)
+                .await
+                .with_context(name)
         }
-        None => match write(&mut std::io::stdout().lock()) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(error).context("stdout")
-            }
-            _ => Ok(()),
+        None => match write_export(store, runs, format, std::io::stdout()).await {
+            Err(error) if is_broken_pipe(&error) => Ok(()),
+            written => written.context("stdout"),
         },
     }
+}
+
+async fn write_export(
+    store: &Store,
+    runs: &[RunRecord],
+    format: ExportFormat,
+    sink: impl Write,
+) -> anyhow::Result<()> {
+    let sink = BufWriter::new(sink);
+    match format {
+        ExportFormat::Json => write_runs(store, runs, export::Json::new(sink)?).await,
+        ExportFormat::Csv => write_runs(store, runs, export::Csv::new(sink)?).await,
+    }
+}
+
+async fn write_runs(
+    store: &Store,
+    runs: &[RunRecord],
+    mut export: impl Export,
+) -> anyhow::Result<()> {
+    for run in runs {
+        export.run(run)?;
+        let written = store.each_sample(&run.run_id, |sample| export.sample(&sample));
+        written.await?;
+    }
+    Ok(export.end()?)
+}
+
+/// A reader that has seen enough is no error.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = match error.downcast_ref::<StoreError>() {
+        Some(StoreError::Taken(error)) => Some(error),
+        _ => error.downcast_ref::<std::io::Error>(),
+    };
+    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

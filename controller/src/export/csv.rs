@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use contracts::sample::Sample;
 
-use crate::record::{RunRecord, RunWithSamples};
+use super::Export;
+use crate::record::RunRecord;
 use crate::show::words::snake;
 
 /// A column: its name and how it is filled.
@@ -58,18 +59,42 @@ const COLUMNS: &[Column] = &[
     ("text", |_, s| some(&s.text)),
 ];
 
-/// Writes a header, then a row for each request of each run, in the order given.
-pub fn csv<'a>(
-    runs: impl IntoIterator<Item = &'a RunWithSamples>,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    write_row(out, COLUMNS.iter().map(|(name, _)| (*name).to_owned()))?;
-    for run in runs {
-        for sample in &run.samples {
-            write_row(out, COLUMNS.iter().map(|(_, fill)| fill(&run.run, sample)))?;
-        }
+/// A header, then a row for each request of each run, in the order given.
+pub struct Csv<W> {
+    out: W,
+    run: Option<RunRecord>,
+}
+
+impl<W: Write> Csv<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        write_row(&mut out, COLUMNS.iter().map(|(name, _)| (*name).to_owned()))?;
+        Ok(Self { out, run: None })
     }
-    Ok(())
+}
+
+impl<W: Write> Export for Csv<W> {
+    fn run(&mut self, run: &RunRecord) -> io::Result<()> {
+        self.run = Some(run.clone());
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample) -> io::Result<()> {
+        let Some(run) = &self.run else {
+            return Err(io::Error::other("a request without its run"));
+        };
+        write_row(
+            &mut self.out,
+            COLUMNS.iter().map(|(_, fill)| fill(run, sample)),
+        )
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 fn write_row(out: &mut impl Write, fields: impl Iterator<Item = String>) -> io::Result<()> {
@@ -134,11 +159,13 @@ mod tests {
     use contracts::sample::ErrorClass;
 
     use super::*;
+    use crate::export::all;
     use crate::fixtures;
+    use crate::record::RunWithSamples;
 
     fn exported(runs: &[RunWithSamples]) -> String {
         let mut out = Vec::new();
-        csv(runs, &mut out).unwrap();
+        all(runs, Csv::new(&mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -1,21 +1,68 @@
-//! JSON export: `{"schema": 1, "runs": [{"run": …, "samples": […]}]}`, written run by run.
+//! JSON export: `{"schema": 1, "runs": [{"run": …, "samples": […]}]}`, written request by request.
 
 use std::io::{self, Write};
 
-use crate::record::RunWithSamples;
+use contracts::sample::Sample;
 
-/// Writes the runs in the order given, one a line, as [`RunWithSamples`] serialises: figures that
-/// this build shows can be computed again from it.
-pub fn json<'a>(
-    runs: impl IntoIterator<Item = &'a RunWithSamples>,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    write!(out, "{{\"schema\":{},\"runs\":[", contracts::SCHEMA)?;
-    for (i, run) in runs.into_iter().enumerate() {
-        out.write_all(if i == 0 { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut *out, run)?;
+use super::Export;
+use crate::record::RunRecord;
+
+/// The runs in the order given, one a line, as [`RunWithSamples`](crate::record::RunWithSamples)
+/// serialises: figures that this build shows can be computed again from it.
+pub struct Json<W> {
+    out: W,
+    runs: u64,
+    samples: u64,
+}
+
+impl<W: Write> Json<W> {
+    /// Begins the document.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        write!(out, "{{\"schema\":{},\"runs\":[", contracts::SCHEMA)?;
+        Ok(Self {
+            out,
+            runs: 0,
+            samples: 0,
+        })
     }
-    out.write_all(b"\n]}\n")
+
+    fn end_run(&mut self) -> io::Result<()> {
+        if self.runs > 0 {
+            self.out.write_all(b"]}")?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Export for Json<W> {
+    fn run(&mut self, run: &RunRecord) -> io::Result<()> {
+        self.end_run()?;
+        self.out
+            .write_all(if self.runs == 0 { b"\n" } else { b",\n" })?;
+        self.out.write_all(b"{\"run\":")?;
+        serde_json::to_writer(&mut self.out, run)?;
+        self.out.write_all(b",\"samples\":[")?;
+        self.runs += 1;
+        self.samples = 0;
+        Ok(())
+    }
+
+    fn sample(&mut self, sample: &Sample) -> io::Result<()> {
+        if self.samples > 0 {
+            self.out.write_all(b",")?;
+        }
+        self.samples += 1;
+        Ok(serde_json::to_writer(&mut self.out, sample)?)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.end_run()?;
+        self.out.write_all(b"\n]}\n")?;
+        self.out.flush()
+    }
 }
 
 #[cfg(test)]
@@ -25,7 +72,9 @@ mod tests {
     use contracts::sample::{ErrorClass, TimingSource};
 
     use super::*;
+    use crate::export::all;
     use crate::fixtures;
+    use crate::record::RunWithSamples;
     use crate::stats::bench::bench_stats;
     use crate::stats::window::Shape;
 
@@ -46,7 +95,7 @@ mod tests {
         let runs = [first, fixtures::finish(second, Vec::new())];
 
         let mut out = Vec::new();
-        json(&runs, &mut out).unwrap();
+        all(&runs, Json::new(&mut out)).unwrap();
         let export: Export = serde_json::from_slice(&out).unwrap();
         assert_eq!(export.schema, 1);
         assert_eq!(export.runs, runs);
@@ -59,7 +108,7 @@ mod tests {
     #[test]
     fn no_runs_are_an_empty_list() {
         let mut out = Vec::new();
-        json(&[], &mut out).unwrap();
+        all(&[], Json::new(&mut out)).unwrap();
         let export: Export = serde_json::from_slice(&out).unwrap();
         assert!(export.runs.is_empty());
     }

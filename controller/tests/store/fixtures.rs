@@ -263,3 +263,8 @@ pub async fn with_run(path: &Path, run_id: &str) -> (Store, RunRecord) {
     store.create_run(&run, &host()).await.unwrap();
     (store, run)
 }
+
+/// Samples as they come from an agent, none of them broken.
+pub fn ok(samples: Vec<Sample>) -> impl Iterator<Item = Result<Sample, String>> {
+    samples.into_iter().map(Ok)
+}

@@ -58,7 +58,7 @@ async fn a_newer_database_is_refused_unchanged() {
                 error,
                 StoreError::Newer {
                     found: 9999,
-                    known: 1,
+                    known: 2,
                     ..
                 }
             ),
@@ -81,7 +81,9 @@ async fn a_read_only_file_is_read_and_not_written() {
     let store = Store::open_read(&path).await.unwrap();
     assert_eq!(store.run_by_prefix("01RUN").await.unwrap(), run);
     // The connection itself is read-only, whatever the command is.
-    let error = store.finish_run(&ended(run), &[], &[]).await.unwrap_err();
+    let error = store
+        .finish_run(&ended(run), ok(Vec::new()), &[])
+        .await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly(_)), "{error}");
 }
 

@@ -19,7 +19,7 @@ async fn a_run_comes_back_as_it_was_stored() {
     );
 
     let run = ended(run);
-    let stored = store.finish_run(&run, &samples(), &events()).await.unwrap();
+    let stored = store.finish_run(&run, ok(samples()), &events()).await.unwrap();
     assert_eq!(stored, Stored::Now);
     store.close().await;
 
@@ -38,13 +38,13 @@ async fn the_end_of_a_run_is_stored_once() {
     let folder = tempfile::tempdir().unwrap();
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;
     let run = ended(run);
-    store.finish_run(&run, &samples(), &events()).await.unwrap();
+    store.finish_run(&run, ok(samples()), &events()).await.unwrap();
     let other = RunRecord {
         stats: None,
         ..run.clone()
     };
     assert_eq!(
-        store.finish_run(&other, &[], &[]).await.unwrap(),
+        store.finish_run(&other, ok(Vec::new()), &[]).await.unwrap(),
         Stored::Before
     );
     assert_eq!(store.run_by_prefix("01RUN").await.unwrap(), run);
@@ -52,7 +52,7 @@ async fn the_end_of_a_run_is_stored_once() {
 
     let stranger = ended(queued("01OTHER", "01SESSION"));
     let refused = store
-        .finish_run(&stranger, &samples(), &[])
+        .finish_run(&stranger, ok(samples()), &[])
         .await
         .unwrap_err();
     assert!(matches!(refused, StoreError::NotFound { .. }), "{refused}");
@@ -70,17 +70,17 @@ async fn the_agents_own_end_replaces_one_that_the_controller_made_up() {
         message: "lost".to_owned(),
         log_tail: Vec::new(),
     });
-    let made_up = store.finish_run(&lost, &[], &[]).await.unwrap();
+    let made_up = store.finish_run(&lost, ok(Vec::new()), &[]).await.unwrap();
     assert_eq!(made_up, Stored::Now);
-    let again = store.finish_run(&lost, &[], &[]).await.unwrap();
+    let again = store.finish_run(&lost, ok(Vec::new()), &[]).await.unwrap();
     assert_eq!(again, Stored::Before);
 
     let real = ended(run);
     for expected in [Stored::Now, Stored::Before] {
-        let stored = store.finish_run(&real, &samples(), &events()).await;
+        let stored = store.finish_run(&real, ok(samples()), &events()).await;
         assert_eq!(stored.unwrap(), expected);
     }
-    let late = store.finish_run(&lost, &[], &[]).await.unwrap();
+    let late = store.finish_run(&lost, ok(Vec::new()), &[]).await.unwrap();
     assert_eq!(late, Stored::Before);
     assert_eq!(store.run_by_prefix("01RUN").await.unwrap(), real);
     assert_eq!(store.samples("01RUN").await.unwrap(), samples());
@@ -93,7 +93,7 @@ async fn a_file_that_was_taken_away_is_not_written_to_in_silence() {
     let path = folder.path().join("bench.db");
     let (store, run) = with_run(&path, "01RUN").await;
     std::fs::remove_file(&path).unwrap();
-    let lost = store.finish_run(&ended(run), &samples(), &events()).await;
+    let lost = store.finish_run(&ended(run), ok(samples()), &events()).await;
     assert!(matches!(lost, Err(StoreError::Removed(_))), "{lost:?}");
 }
 
@@ -105,7 +105,7 @@ async fn nothing_is_half_stored() {
     let mut twice = samples();
     twice.extend(samples());
     store
-        .finish_run(&ended(run.clone()), &twice, &events())
+        .finish_run(&ended(run.clone()), ok(twice), &events())
         .await
         .unwrap_err();
     assert_eq!(store.run_by_prefix("01RUN").await.unwrap(), run);
@@ -113,7 +113,7 @@ async fn nothing_is_half_stored() {
     assert!(store.events("01RUN").await.unwrap().is_empty());
     // And the run can still be stored.
     let stored = store
-        .finish_run(&ended(run), &samples(), &events())
+        .finish_run(&ended(run), ok(samples()), &events())
         .await
         .unwrap();
     assert_eq!(stored, Stored::Now);
@@ -129,7 +129,7 @@ async fn many_samples_take_many_inserts() {
             ..Sample::default()
         })
         .collect();
-    store.finish_run(&ended(run), &many, &[]).await.unwrap();
+    store.finish_run(&ended(run), ok(many.clone()), &[]).await.unwrap();
     assert_eq!(store.samples("01RUN").await.unwrap(), many);
 }
 
@@ -163,7 +163,7 @@ async fn filters_let_through_what_they_say() {
         ..queued("01B", "01OTHER")
     };
     store.create_run(&second, &host()).await.unwrap();
-    store.finish_run(&ended(first), &[], &[]).await.unwrap();
+    store.finish_run(&ended(first), ok(Vec::new()), &[]).await.unwrap();
     let ids = |filter: RunFilter| {
         let store = store.clone();
         async move {
@@ -227,7 +227,7 @@ async fn writers_wait_for_each_other() {
                 let run = queued(&format!("01R{writer}{n}"), &session_id);
                 store.create_run(&run, &host()).await.unwrap();
                 store
-                    .finish_run(&ended(run), &samples(), &events())
+                    .finish_run(&ended(run), ok(samples()), &events())
                     .await
                     .unwrap();
             }
@@ -247,7 +247,7 @@ async fn views_are_ready_for_percentiles() {
     let path = folder.path().join("bench.db");
     let (store, run) = with_run(&path, "01RUN").await;
     store
-        .finish_run(&ended(run), &samples(), &[])
+        .finish_run(&ended(run), ok(samples()), &[])
         .await
         .unwrap();
     store.close().await;
