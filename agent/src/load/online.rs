@@ -15,10 +15,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::TokenCounter;
-use super::client::{Client, Timeouts};
+use super::client::{Client, ClientConfig, Shared, Target, TargetError, Timeouts};
 use super::clock::Clock;
 use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
-use super::target::{Target, TargetError};
 use super::workload::{Bodies, Route};
 use crate::prompts::{PromptError, Prompts};
 
@@ -109,6 +108,7 @@ impl OnlineJob {
             allow_failures: workload.allow_failures,
             timeouts: Timeouts {
                 connect: defaults::CONNECT_TIMEOUT,
+                first_byte: Duration::from_millis(spec.limits.stall_timeout_ms),
                 stall: Duration::from_millis(spec.limits.stall_timeout_ms),
                 total: Duration::from_millis(spec.limits.request_timeout_ms),
             },
@@ -177,10 +177,17 @@ struct Slot<'a> {
 
 impl<'a> Slot<'a> {
     fn new(job: &'a OnlineJob, clock: Clock) -> Result<Self, String> {
-        let target = job.target.clone();
-        let path = job.bodies.route.path();
-        let client = Client::new(target, path, job.bodies.stream, job.timeouts, clock)
-            .map_err(|e| format!("{}: {e}", job.target.authority))?;
+        let config = ClientConfig {
+            target: job.target.clone(),
+            route: job.bodies.route,
+            stream: job.bodies.stream,
+            headers: job.headers.clone(),
+            timeouts: job.timeouts,
+            keepalive: true,
+            counted: job.counter.is_some(),
+        };
+        let shared = Shared::new(config, clock).map_err(|e| e.to_string())?;
+        let client = Client::new(shared);
         Ok(Self { job, clock, client })
     }
 
@@ -206,9 +213,8 @@ impl<'a> Slot<'a> {
             ..Sample::default()
         };
         let counter = self.job.counter.as_ref();
-        self.client
-            .request(body.bytes, &mut sample, counter, cancel.cancelled())
-            .await;
+        let ended = self.client.request(&body.bytes, &mut sample, cancel).await;
+        ended.answer.settle(&mut sample, ended.end, counter);
         Ok(sample)
     }
 }
