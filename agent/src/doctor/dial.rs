@@ -1,17 +1,12 @@
 //! Opens connections to the server, plain or by TLS. What goes over them is left to `exchange`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
-use rustls::crypto::ring;
-use rustls::pki_types::ServerName;
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
-use super::place::Place;
+use crate::load::Target;
+use crate::load::tls::{Tls, handshake_failure};
 
 /// A byte stream of either kind.
 pub trait Io: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -26,31 +21,28 @@ pub struct Line {
     pub tls: Option<String>,
 }
 
-/// Opens connections to one place.
+/// Opens connections to one server.
 pub struct Dialer {
-    host: String,
-    port: u16,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    target: Target,
+    tls: Option<Tls>,
 }
 
 impl Dialer {
-    /// Prepares TLS where the place needs it; connects to nothing.
+    /// Prepares TLS where the server needs it; connects to nothing.
     ///
     /// # Errors
     /// The machine has no certificates of authorities; a host that no certificate can name.
-    pub fn new(place: &Place) -> Result<Self, String> {
-        let tls = if place.tls {
-            let name = ServerName::try_from(place.host.clone())
-                .map_err(|_| format!("{} is no name for TLS", place.host))?;
-            Some((TlsConnector::from(Arc::new(tls_config()?)), name))
-        } else {
-            None
+    pub fn new(target: Target) -> Result<Self, String> {
+        let tls = match target.tls {
+            true => Some(Tls::new(&target.host)?),
+            false => None,
         };
-        Ok(Self {
-            host: place.host.clone(),
-            port: place.port,
-            tls,
-        })
+        Ok(Self { target, tls })
+    }
+
+    /// Where it dials.
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Resolves and connects.
@@ -64,21 +56,21 @@ impl Dialer {
     }
 
     async fn open(&self) -> Result<Line, String> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port))
+        let tcp = TcpStream::connect((self.target.host.as_str(), self.target.port))
             .await
             .map_err(|error| error.to_string())?;
-        // The two writes of a request must not wait for each other's acknowledgement.
+        // A request must not wait for the acknowledgement of the one before it.
         tcp.set_nodelay(true).map_err(|error| error.to_string())?;
-        let Some((connector, name)) = &self.tls else {
+        let Some(tls) = &self.tls else {
             return Ok(Line {
                 io: Box::new(tcp),
                 tls: None,
             });
         };
-        let stream = connector
-            .connect(name.clone(), tcp)
+        let stream = tls
+            .connect(tcp)
             .await
-            .map_err(|error| format!("TLS: {error}"))?;
+            .map_err(|error| handshake_failure(&error))?;
         let version = stream.get_ref().1.protocol_version();
         let version = version.map_or("TLS".to_owned(), |version| {
             format!("{version:?}")
@@ -90,14 +82,4 @@ impl Dialer {
             tls: Some(version),
         })
     }
-}
-
-fn tls_config() -> Result<ClientConfig, String> {
-    let words = |error: rustls::Error| format!("TLS: {error}");
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(words)?
-        .with_platform_verifier()
-        .map_err(words)?;
-    Ok(builder.with_no_client_auth())
 }

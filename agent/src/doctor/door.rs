@@ -184,7 +184,7 @@ impl Endpoints {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::super::exchange::{Answer, End};
-    use super::super::framing::Head;
+    use super::super::head::Head;
     use super::*;
 
     fn reply(status: u16, body: &str) -> Reply {

@@ -131,7 +131,7 @@ async fn extensions(asker: &Asker, route: Route, model: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::super::exchange::{Answer, End};
-    use super::super::framing::Head;
+    use super::super::head::Head;
     use super::*;
 
     fn reply(status: u16, body: &str) -> Reply {

@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use super::dial::{Dialer, Io, Line};
-use super::framing::{BodyReader, Framing, Head};
-use super::place::Place;
+use super::head::Head;
+use crate::load::framing::Framing;
 
 /// Body bytes of one answer, at most: no probe asks for more than 64 tokens.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -80,7 +80,6 @@ pub type Reply = Result<Answer, Trouble>;
 /// Asks one server, a request at a time.
 pub struct Asker {
     dialer: Dialer,
-    place: Place,
     secrets: Secrets,
     timeout: Duration,
     until: Instant,
@@ -88,16 +87,9 @@ pub struct Asker {
 
 impl Asker {
     /// Each request within `timeout`, all of them until `until`.
-    pub fn new(
-        dialer: Dialer,
-        place: Place,
-        secrets: Secrets,
-        timeout: Duration,
-        until: Instant,
-    ) -> Self {
+    pub fn new(dialer: Dialer, secrets: Secrets, timeout: Duration, until: Instant) -> Self {
         Self {
             dialer,
-            place,
             secrets,
             timeout,
             until,
@@ -164,11 +156,12 @@ impl Asker {
     }
 
     fn head(&self, method: &str, path: &str, accept: &str, length: Option<usize>) -> String {
+        let target = self.dialer.target();
         let mut head = format!(
             "{method} {}{path} HTTP/1.1\r\nHost: {}\r\nUser-Agent: chapterbench/{}\r\n\
              Accept: {accept}\r\nAccept-Encoding: identity\r\n",
-            self.place.prefix,
-            self.place.authority,
+            target.prefix,
+            target.authority,
             env!("CARGO_PKG_VERSION"),
         );
         if let Some(length) = length {
@@ -235,17 +228,15 @@ impl Asker {
                 Err(_) => return Err(Trouble::Closed),
             }
         };
-        let framing = head.framing();
-        let mut reader = BodyReader::new(framing);
+        let mut framing = head.framing();
+        let by_close = framing == Framing::Close;
         let mut body = Vec::new();
-        let mut bytes = begun;
         let mut done = false;
         let end = loop {
-            if reader.push(&bytes, &mut body).is_err() {
-                break End::BadChunks;
-            }
-            if reader.ended() {
-                break End::Whole;
+            match unframe(&mut framing, &mut begun, &mut body) {
+                Err(_) => break End::BadChunks,
+                Ok(true) => break End::Whole,
+                Ok(false) => {}
             }
             if body.len() > BODY_BYTES_MAX {
                 break End::TooLong;
@@ -254,14 +245,27 @@ impl Asker {
                 done = true;
                 deadline = deadline.min(Instant::now() + AFTER_DONE);
             }
-            bytes = match next(deadline).await {
-                Ok(bytes) => bytes,
-                Err(End::Early) if framing == Framing::Close => break End::Whole,
+            match next(deadline).await {
+                Ok(bytes) => begun.extend_from_slice(&bytes),
+                Err(End::Early) if by_close => break End::Whole,
                 Err(End::Silent) if done => break End::Unterminated,
                 Err(end) => break end,
-            };
+            }
         };
         Ok(Answer { head, body, end })
+    }
+}
+
+/// Moves what `bytes` hold of the body to `body`; true at its end.
+fn unframe(framing: &mut Framing, bytes: &mut Vec<u8>, body: &mut Vec<u8>) -> Result<bool, String> {
+    loop {
+        let piece = framing.take(bytes)?;
+        let (used, ended) = (piece.used, piece.ended);
+        body.extend_from_slice(piece.data);
+        bytes.drain(..used);
+        if ended || used == 0 {
+            return Ok(ended);
+        }
     }
 }
 

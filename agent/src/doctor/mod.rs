@@ -2,7 +2,7 @@
 //! counted.
 //!
 //! One request at a time, over sockets of its own, so that line ends, chunks and headers are seen
-//! as they come. `dial`, `framing` and `exchange` bring answers; `stream` and `whole` read them;
+//! as they come. `dial`, `head` and `exchange` bring answers; `stream` and `whole` read them;
 //! `door`, `shape`, `counting`, `errors` and `obeys` judge, each a group of topics. Nothing here
 //! measures; a server that is broken in any way gives a report that says so.
 
@@ -12,9 +12,8 @@ mod dial;
 mod door;
 mod errors;
 mod exchange;
-mod framing;
+mod head;
 mod obeys;
-mod place;
 mod report;
 mod shape;
 mod stream;
@@ -27,12 +26,11 @@ use contracts::defaults::DOCTOR_TIME;
 use contracts::doctor::{Finding, Grade, ServerReport};
 use tokio::time::Instant;
 
-use crate::load::Route;
+use crate::load::{Route, Target};
 use counting::{Counting, Evidence};
 use dial::Dialer;
 use door::Endpoints;
 use exchange::{Answer, Asker, Reply, Trouble};
-use place::Place;
 use stream::Stream;
 use whole::Whole;
 
@@ -43,8 +41,8 @@ const STREAM_TOKENS: u32 = 24;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DoctorError {
     /// The URL is none of a server.
-    #[error("{0}")]
-    BadUrl(String),
+    #[error("{0}; use http://HOST:PORT or https://HOST")]
+    BadUrl(&'static str),
     /// Nothing could be asked.
     #[error("{url} cannot be reached: {why}")]
     Unreachable {
@@ -60,16 +58,18 @@ pub enum DoctorError {
 /// # Errors
 /// No server's URL; no connection. All else is a report.
 pub async fn examine(request: &DoctorRequest) -> Result<ServerReport, DoctorError> {
-    let place = Place::parse(&request.url).map_err(DoctorError::BadUrl)?;
-    let url = place.base.clone();
+    let target = Target::parse(&request.url)
+        // Its own words repeat the URL, which may carry a password.
+        .map_err(|error| DoctorError::BadUrl(error.why))?;
+    let scheme = if target.tls { "https" } else { "http" };
+    let url = format!("{scheme}://{}{}", target.authority, target.prefix);
     let unreachable = |why: String| DoctorError::Unreachable {
         url: url.clone(),
         why,
     };
-    let dialer = Dialer::new(&place).map_err(&unreachable)?;
+    let dialer = Dialer::new(target).map_err(&unreachable)?;
     let asker = Asker::new(
         dialer,
-        place,
         request.secrets.clone(),
         Duration::from_millis(request.request_timeout_ms),
         Instant::now() + DOCTOR_TIME,

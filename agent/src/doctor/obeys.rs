@@ -154,7 +154,7 @@ fn seed(replies: &[Reply; 3]) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::super::exchange::{Answer, End, Trouble};
-    use super::super::framing::Head;
+    use super::super::head::Head;
     use super::super::whole::Counts;
     use super::*;
 

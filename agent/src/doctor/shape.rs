@@ -4,9 +4,9 @@ use contracts::doctor::{Finding, Grade};
 
 use super::exchange::{Answer, End};
 use super::finding;
-use super::framing::Framing;
 use super::stream::{Role, Stream};
 use super::whole::excerpt;
+use crate::load::framing::Framing;
 
 /// All of it. `stream` is what [`super::stream::read`] makes of the answer's body.
 pub fn judge(answer: &Answer, stream: &Stream) -> Vec<Finding> {
@@ -97,11 +97,11 @@ fn framing(answer: &Answer) -> Finding {
             "a content-length: the answer was whole before its first byte was sent",
         ),
         (Framing::Close, _) => odd("the end of the connection ends an answer"),
-        (Framing::Chunked, End::Whole) => finding("framing", Grade::Fine, "chunked"),
-        (Framing::Chunked, End::Unterminated) => {
+        (Framing::Chunked(_), End::Whole) => finding("framing", Grade::Fine, "chunked"),
+        (Framing::Chunked(_), End::Unterminated) => {
             odd("chunked, and never ended: after [DONE] nothing more comes")
         }
-        (Framing::Chunked, _) => odd("chunked, and broken off before the last chunk"),
+        (Framing::Chunked(_), _) => odd("chunked, and broken off before the last chunk"),
     }
 }
 
@@ -203,7 +203,7 @@ fn done(stream: &Stream) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::framing::Head;
+    use super::super::head::Head;
     use super::super::stream;
     use super::*;
 

@@ -160,7 +160,7 @@ pub fn shape(answer: &Answer) -> Shape {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::super::exchange::{End, Trouble};
-    use super::super::framing::Head;
+    use super::super::head::Head;
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {

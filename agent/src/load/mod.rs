@@ -22,6 +22,8 @@ pub use client::{
     ANSWER_BYTES_MAX, Client, ClientConfig, ClientError, Ended, Shared, Target, TargetError,
     Timeouts,
 };
+/// For `doctor`, which opens and reads connections its own way.
+pub(crate) use client::{framing, tls};
 pub use clock::Clock;
 pub use offline::{OfflineEvent, OfflineWatch, read_offline};
 pub use online::{JobError, OnlineJob, Server, drive_online};

@@ -11,13 +11,13 @@
 
 mod body;
 mod connection;
-mod framing;
+pub(crate) mod framing;
 mod head;
 mod reception;
 mod shared;
 mod stamped;
 mod target;
-mod tls;
+pub(crate) mod tls;
 mod unzip;
 mod usage;
 mod watchdog;
