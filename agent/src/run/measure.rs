@@ -1,4 +1,4 @@
-//! From a living child to its last sample: warm-up, measured requests, and whose CPU time it was.
+//! From an engine that is ready to its last sample: warm-up, measured requests, and whose CPU time it was.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -8,33 +8,26 @@ use contracts::run::{RunFailure, RunSpec};
 use contracts::sample::Sample;
 use tokio::sync::mpsc;
 
-use super::launch::Link;
-use super::ready::{loaded, ready};
+use super::ready::{Ready, loaded};
 use super::story::{Failure, Run};
 use crate::host::CpuMeter;
 use crate::load::{
     Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, OnlineJob, Phase, drive_online,
     read_offline,
 };
-use crate::process::Child;
 
 /// Samples between the load generator and the spool: a full queue holds back the next request.
 const SAMPLES_QUEUE_MAX: usize = 64;
 
-/// Gets the child ready, then makes all requests and spools their samples.
-pub(super) async fn all(
-    run: &Run,
-    child: &Child,
-    link: Link,
-    spawned: Instant,
-) -> Result<(), Failure> {
+/// Makes all requests and spools their samples.
+pub(super) async fn all(run: &Run, ready: Ready, spawned: Instant) -> Result<(), Failure> {
     let spec = run.active.record.status().spec;
     let cpu = CpuWatch {
         run,
         meter: Mutex::new(None),
     };
     let (out, samples) = mpsc::channel(SAMPLES_QUEUE_MAX);
-    let driven = drive(run, child, link, &spec, spawned, out, &cpu);
+    let driven = drive(run, ready, &spec, spawned, out, &cpu);
     let (end, stored) = tokio::join!(driven, store(run, &spec, samples, &cpu));
     cpu.end();
     judge(run, end?, stored)
@@ -43,30 +36,20 @@ pub(super) async fn all(
 /// Makes all requests. `out` is dropped at the end, which is what ends [`store`].
 async fn drive(
     run: &Run,
-    child: &Child,
-    link: Link,
+    ready: Ready,
     spec: &RunSpec,
     spawned: Instant,
     out: mpsc::Sender<Sample>,
     cpu: &CpuWatch<'_>,
 ) -> Result<DriveEnd, Failure> {
-    match link {
-        Link::Online { addr, instance } => {
-            let server = ready(
-                run,
-                child,
-                &format!("http://{addr}"),
-                &instance,
-                spec,
-                spawned,
-            )
-            .await?;
-            let job = OnlineJob::from_spec(spec, &server, None, &run.active.secrets)
+    match ready {
+        Ready::Online { server, text } => {
+            let job = OnlineJob::from_spec(spec, &server, text, &run.active.secrets)
                 .map_err(|error| run.failed(error.to_string()))?;
             let on_phase = |phase| begin(phase, cpu);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
         }
-        Link::Offline { report } => {
+        Ready::Offline { report } => {
             let watch = OfflineWatch::from_spec(spec);
             let on_event = |event| match event {
                 OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(*model), spawned),

@@ -7,3 +7,4 @@ mod fixture;
 mod following;
 mod refusing;
 mod running;
+mod servers;

@@ -9,6 +9,7 @@
 
 mod builds;
 mod doctor;
+mod foreign;
 mod interrupts;
 mod lab;
 mod main_job;
