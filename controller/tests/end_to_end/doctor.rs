@@ -163,3 +163,31 @@ fn what_is_not_there_is_3_and_what_is_no_url_2() {
         assert!(!line.contains("hunter2"), "{line}");
     }
 }
+
+#[test]
+fn a_run_against_a_server_looks_at_it_once_and_keeps_what_was_seen() {
+    let lab = Lab::new();
+    let url = our_server(&lab);
+    let args = ["run", "--url", &url, "--n-runs", "3", "--warmup", "1"];
+    let output = lab.run(&args);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains(&format!("looking at {url} first")), "{told}");
+    let again = lab.run(&args);
+    let told = String::from_utf8(again.stderr).unwrap();
+    assert!(!told.contains("looking at"), "{told}");
+
+    let runs = lab.export();
+    let reports: Vec<&str> = runs
+        .iter()
+        .map(|run| run["run"]["server_report"]["report_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(reports.len(), 2);
+    assert_eq!(reports[0], reports[1]);
+    let id = runs[0]["run"]["run_id"].as_str().unwrap();
+    let page = lab.expect(0, &["runs", "show", id]);
+    let (_, server) = page.split_once("\n  server\n").unwrap();
+    assert!(server.contains("counting    usage: "), "{server}");
+    assert!(server.contains("seed        unknown: "), "{server}");
+    assert!(!server.contains("line_ends"), "{server}");
+}
