@@ -189,10 +189,9 @@ impl Asker {
             io.write_all(request).await?;
             io.flush().await
         };
-        match tokio::time::timeout_at(deadline, sent).await {
-            Err(_) => return Err(Trouble::Silent(self.timeout)),
-            // It may have answered before it closed: 413, 401.
-            Ok(Err(_) | Ok(())) => {}
+        // A write that fails is no end: the server may have answered before it closed (413, 401).
+        if tokio::time::timeout_at(deadline, sent).await.is_err() {
+            return Err(Trouble::Silent(self.timeout));
         }
         let mut answer = self.read(io, deadline).await?;
         if answer.head.header("content-encoding") == "gzip" {
