@@ -3,6 +3,7 @@
 
 mod calibrating;
 mod crash;
+mod doctor;
 mod ending;
 mod fixture;
 mod following;

@@ -8,6 +8,7 @@
 )]
 
 mod builds;
+mod doctor;
 mod foreign;
 mod interrupts;
 mod lab;

@@ -5,4 +5,5 @@
 mod fixtures;
 mod floor;
 mod opening;
+mod reports;
 mod storing;
