@@ -8,11 +8,13 @@ pub mod chapters;
 pub mod compare;
 pub mod config;
 mod detail;
+pub mod figures;
 pub mod run;
 pub mod runs;
 pub mod session;
 pub mod sweep;
 pub mod table;
+pub mod validity;
 pub(crate) mod words;
 
 use clap::ValueEnum;
