@@ -28,6 +28,10 @@ pub type TokenCounter = Arc<dyn Fn(&str) -> u32 + Send + Sync>;
 /// An answer as it comes in.
 #[derive(Default)]
 pub struct Answer {
+    /// A tokenizer will count at [`Answer::settle`].
+    counted: bool,
+    /// The wall time is from start and not from sent, because connecting counts.
+    wall_from_start: bool,
     streamed: bool,
     events: u32,
     first_event_ns: Option<u64>,
@@ -56,13 +60,28 @@ pub(super) fn failure(class: ErrorClass, message: impl Into<String>) -> SampleEr
 }
 
 impl Answer {
+    /// An empty answer. `counted`: a tokenizer will be at hand in [`Answer::settle`];
+    /// `wall_from_start`: connecting is part of the request's wall time.
+    pub(super) fn new(counted: bool, wall_from_start: bool) -> Self {
+        Self {
+            counted,
+            wall_from_start,
+            ..Self::default()
+        }
+    }
+
+    /// What it has said so far.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The answer is a stream. Its events follow, or none, if the server has nothing to say.
-    pub fn begin_stream(&mut self) {
+    pub(super) fn begin_stream(&mut self) {
         self.streamed = true;
     }
 
     /// Takes one event of a stream; `at_ns` is the return of the read that completed it.
-    pub fn event(&mut self, at_ns: u64, event: Event<'_>) -> Result<(), SampleError> {
+    pub(super) fn event(&mut self, at_ns: u64, event: Event<'_>) -> Result<(), SampleError> {
         let data = event.data.trim_ascii();
         if data.is_empty() {
             return Ok(());
@@ -89,7 +108,7 @@ impl Answer {
     }
 
     /// Takes a whole answer that was not streamed.
-    pub fn whole(&mut self, at_ns: u64, body: &[u8]) -> Result<(), SampleError> {
+    pub(super) fn whole(&mut self, at_ns: u64, body: &[u8]) -> Result<(), SampleError> {
         let chunk = Chunk::parse(body).map_err(|e| failure(ErrorClass::BadJson, e))?;
         let has_choice = chunk.choice().is_some();
         self.chunk(at_ns, chunk)?;
@@ -101,7 +120,7 @@ impl Answer {
     }
 
     /// Whether the stream has said that it is over, so that its close is no loss.
-    pub fn is_finished(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.finish_ns.is_some() || self.done_seen
     }
 
@@ -141,6 +160,18 @@ impl Answer {
         self.reasoning.push_str(words.reasoning);
     }
 
+    /// Why the request failed, if it did: the verdict of [`Answer::settle`] without its work, so that
+    /// it can be asked where requests are made. `end` is the client's verdict.
+    pub fn failure(&self, end: &Result<(), SampleError>) -> Option<SampleError> {
+        match end {
+            Ok(()) => {
+                let local = self.counted && !self.content_ns.is_empty();
+                self.judge(local.then_some(1)).err()
+            }
+            Err(error) => Some(error.clone()),
+        }
+    }
+
     /// Fills in the sample, whose `sent_ns` and `done_ns` the client has set. `end` is the
     /// client's verdict; an answer that arrived is judged here.
     pub fn settle(
@@ -150,7 +181,7 @@ impl Answer {
         counter: Option<&TokenCounter>,
     ) {
         self.fill(sample, counter);
-        match end.and_then(|()| self.judge(sample)) {
+        match end.and_then(|()| self.judge(sample.local_tokens)) {
             Ok((n, source)) => {
                 sample.output_tokens = Some(n);
                 sample.token_source = Some(source);
@@ -158,6 +189,11 @@ impl Answer {
             }
             Err(error) => sample.error = Some(error),
         }
+        if self.finish.is_some() || !self.content_ns.is_empty() {
+            sample.output_sha256 = Some(sha256_of_text(&self.text));
+            sample.text = Some(self.text);
+        }
+        sample.output_ids = self.output_ids;
     }
 
     /// What is known of any answer, failed ones too.
@@ -172,7 +208,12 @@ impl Answer {
                 .and_then(|sent_ns| event_times::encode(sent_ns, &self.content_ns));
         }
         if let (Some(sent_ns), Some(done_ns)) = (sample.sent_ns, sample.done_ns) {
-            sample.wall_ms = Some(ms_between(sent_ns, done_ns));
+            let from_ns = if self.wall_from_start {
+                sample.start_ns
+            } else {
+                sent_ns
+            };
+            sample.wall_ms = Some(ms_between(from_ns, done_ns));
         }
         sample.finish_reason = self.finish;
         sample.done_seen = self.done_seen;
@@ -188,16 +229,11 @@ impl Answer {
         if self.streamed && !self.content_ns.is_empty() {
             sample.first_event_tokens = self.first_usage.or_else(by_tokenizer);
         }
-        if self.finish.is_some() || !self.content_ns.is_empty() {
-            sample.output_sha256 = Some(sha256_of_text(&self.text));
-            sample.text = Some(self.text.clone());
-        }
-        sample.output_ids = self.output_ids.clone();
         sample.input_ids_sha256 = self.input_ids.as_deref().map(sha256_of_ids);
     }
 
     /// The count of tokens and its source, or why the answer is a failure.
-    fn judge(&self, sample: &Sample) -> Result<(u32, TokenSource), SampleError> {
+    fn judge(&self, local_tokens: Option<u32>) -> Result<(u32, TokenSource), SampleError> {
         let no_tokens = |message| Err(failure(ErrorClass::NoTokens, message));
         if self.streamed && !self.is_finished() {
             let message = format!(
@@ -214,7 +250,7 @@ impl Answer {
         let counts = [
             (self.usage_tokens, TokenSource::Usage),
             (metrics, TokenSource::Metrics),
-            (sample.local_tokens, TokenSource::Tokenizer),
+            (local_tokens, TokenSource::Tokenizer),
             (Some(events).filter(|_| self.streamed), TokenSource::Events),
         ];
         let known = counts

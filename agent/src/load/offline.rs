@@ -200,7 +200,7 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
         sample.done_ns = Some(done_ns);
         sample.wall_ms = Some(ms_between(start_ns, done_ns));
         fill(&mut sample, result);
-        let failed = self.tally.add(phase, &sample);
+        let failed = self.tally.add(phase, index, sample.error.as_ref());
         if self.out.send(sample).await.is_err() {
             return Some(spool_gone(phase.stage()));
         }
@@ -269,7 +269,7 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
             error: Some(failure(ErrorClass::TotalTimeout, message.clone())),
             ..Sample::default()
         };
-        let outcome = self.tally.add(phase, &sample);
+        let outcome = self.tally.add(phase, index, sample.error.as_ref());
         if self.out.send(sample).await.is_err() {
             return spool_gone(phase.stage());
         }

@@ -1,6 +1,5 @@
-//! The online drive: warm-up and measured requests over HTTP, in the order and at the times that
-//! the load asks. Today that is a closed loop of one slot; a slot knows nothing of its neighbours,
-//! so that more of them, or a schedule, change this file and not the client.
+//! What the online drive is asked to do: from a spec and a server to a job. Doing it is
+//! [`drive`](super::drive)'s matter.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +7,11 @@ use std::time::Duration;
 
 use contracts::api::Secrets;
 use contracts::defaults;
-use contracts::run::{AllowFailures, Load, RunSpec};
-use contracts::sample::Sample;
+use contracts::run::{AllowFailures, Load, PromptSource, RunSpec, Workload};
 use engine::text::Text;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use super::answer::TokenCounter;
-use super::client::{Client, Timeouts};
-use super::clock::Clock;
-use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
-use super::target::{Target, TargetError};
+use super::client::{Target, TargetError, Timeouts};
 use super::workload::{Bodies, Route};
 use crate::prompts::{PromptError, Prompts};
 
@@ -44,16 +37,23 @@ pub struct OnlineJob {
     pub bodies: Bodies,
     /// Headers beside our own, an API key among them: values are secrets.
     pub headers: BTreeMap<String, String>,
-    /// Requests before measuring.
+    /// How requests are offered.
+    pub load: Load,
+    /// For [`Load::Trace`], the times of the trace's requests since its start, in order.
+    pub trace_due_ms: Arc<[u64]>,
+    /// Requests before measuring, at least one for each slot.
     pub warmup: u32,
-    /// Measured requests.
+    /// Measured requests; with a duration, at most.
     pub n_runs: u32,
+    /// How long measured requests are sent.
+    pub duration: Option<Duration>,
+    /// Whether connections are kept.
+    pub keepalive: bool,
     /// How many of them may fail.
     pub allow_failures: AllowFailures,
     /// How long each wait of a request may take.
     pub timeouts: Timeouts,
-    /// Counts tokens where the server does not say. Always none today: our own servers always send
-    /// `usage`; foreign ones, of which some do not, come later.
+    /// Counts tokens where the server does not say, and beside what it says.
     pub counter: Option<TokenCounter>,
 }
 
@@ -66,14 +66,6 @@ pub enum JobError {
     /// The source of prompts.
     #[error(transparent)]
     Prompts(#[from] PromptError),
-    /// A field of the spec.
-    #[error("{field}: {why}")]
-    Field {
-        /// Path of the field.
-        field: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
 }
 
 impl OnlineJob {
@@ -85,13 +77,9 @@ impl OnlineJob {
         secrets: &Secrets,
     ) -> Result<Self, JobError> {
         let workload = &spec.workload;
-        let Load::Closed { concurrency: 1 } = workload.load else {
-            return Err(JobError::Field {
-                field: "workload.load",
-                why: "only one request at a time is possible yet".to_owned(),
-            });
-        };
         let route = Route::resolve(workload.endpoint, server.chat_template);
+        // Our own servers always say how many tokens they made.
+        let counter = text.clone().filter(|_| !server.ours).map(counter);
         Ok(Self {
             target: Target::parse(&server.base_url)?,
             bodies: Bodies {
@@ -104,113 +92,59 @@ impl OnlineJob {
                 extra: spec.arm.extra.clone(),
             },
             headers: secrets.headers.clone(),
-            warmup: workload.warmup,
+            load: workload.load.clone(),
+            trace_due_ms: trace_due_ms(&workload.prompts),
+            warmup: warmup(workload),
             n_runs: workload.n_runs,
+            duration: workload.duration_ms.map(Duration::from_millis),
+            keepalive: !spec.arm.no_keepalive,
             allow_failures: workload.allow_failures,
             timeouts: Timeouts {
                 connect: defaults::CONNECT_TIMEOUT,
+                first_byte: Duration::from_millis(spec.limits.stall_timeout_ms),
                 stall: Duration::from_millis(spec.limits.stall_timeout_ms),
                 total: Duration::from_millis(spec.limits.request_timeout_ms),
             },
-            counter: None,
+            counter,
         })
     }
 }
 
-/// Makes all requests of `job` and sends each sample to `out` between requests, failed ones too.
-///
-/// `on_phase` is called as a phase begins, before its first request; it may take its time. When
-/// `cancel` fires (the caller's order, or its child has died) the request under way becomes a
-/// sample of class `aborted` and the drive returns. The receiver of `out` must go on receiving
-/// until then: a full queue holds back the next request, never the one under way.
-pub async fn drive_online(
-    job: &OnlineJob,
-    clock: Clock,
-    out: &mpsc::Sender<Sample>,
-    mut on_phase: impl FnMut(Phase),
-    cancel: &CancellationToken,
-) -> DriveEnd {
-    let mut tally = Tally::new(job.warmup, job.n_runs, job.allow_failures);
-    let mut slot = match Slot::new(job, clock) {
-        Ok(slot) => slot,
-        Err(message) => {
-            let stage = Phase::Warmup.stage();
-            return tally.end(DriveOutcome::Failed { stage, message });
-        }
-    };
-    let mut begun = None;
-    while let Some((phase, index)) = tally.next() {
-        if begun.replace(phase) != Some(phase) {
-            on_phase(phase);
-        }
-        if cancel.is_cancelled() {
-            return tally.end(DriveOutcome::Cancelled);
-        }
-        let sample = match slot.one(phase, index, cancel).await {
-            Ok(sample) => sample,
-            Err(message) => {
-                let stage = phase.stage();
-                return tally.end(DriveOutcome::Failed { stage, message });
-            }
-        };
-        let failed = tally.add(phase, &sample);
-        if out.send(sample).await.is_err() {
-            return tally.end(spool_gone(phase.stage()));
-        }
-        if cancel.is_cancelled() {
-            return tally.end(DriveOutcome::Cancelled);
-        }
-        if let Some(outcome) = failed {
-            return tally.end(outcome);
-        }
+impl OnlineJob {
+    /// Requests that may be in flight at once, where that is known: slots, or a cap.
+    pub(super) fn slots(&self) -> Option<u32> {
+        slots(&self.load)
     }
-    tally.end(DriveOutcome::Done)
 }
 
-/// One place in the closed loop: a client that makes one request after the other. It hands over
-/// from warm-up to measurement with its connection open.
-struct Slot<'a> {
-    job: &'a OnlineJob,
-    clock: Clock,
-    client: Client,
+fn slots(load: &Load) -> Option<u32> {
+    match load {
+        Load::Closed { concurrency } => Some(*concurrency),
+        Load::Open { max_in_flight, .. }
+        | Load::Burst { max_in_flight }
+        | Load::Trace { max_in_flight } => *max_in_flight,
+    }
 }
 
-impl<'a> Slot<'a> {
-    fn new(job: &'a OnlineJob, clock: Clock) -> Result<Self, String> {
-        let target = job.target.clone();
-        let path = job.bodies.route.path();
-        let client = Client::new(target, path, job.bodies.stream, job.timeouts, clock)
-            .map_err(|e| format!("{}: {e}", job.target.authority))?;
-        Ok(Self { job, clock, client })
+/// At least one request for each slot, so that all of them hand over warm; none if none are asked.
+fn warmup(workload: &Workload) -> u32 {
+    match workload.warmup {
+        0 => 0,
+        asked => asked.max(slots(&workload.load).unwrap_or(0)),
     }
+}
 
-    /// Makes one request. Its body is ready before its clock starts.
-    async fn one(
-        &mut self,
-        phase: Phase,
-        index: u32,
-        cancel: &CancellationToken,
-    ) -> Result<Sample, String> {
-        let warmup = phase == Phase::Warmup;
-        let body = self.job.bodies.body(warmup, index, &[]);
-        let body = body.map_err(|e| e.to_string())?;
-        // In a closed loop a request is due when the one before has ended and its slot is free.
-        let start_ns = self.clock.now_ns();
-        let mut sample = Sample {
-            index,
-            warmup,
-            due_ns: start_ns,
-            start_ns,
-            requested_tokens: body.requested_tokens,
-            planned_input_tokens: body.planned_input_tokens,
-            ..Sample::default()
-        };
-        let counter = self.job.counter.as_ref();
-        self.client
-            .request(body.bytes, &mut sample, counter, cancel.cancelled())
-            .await;
-        Ok(sample)
+fn trace_due_ms(prompts: &PromptSource) -> Arc<[u64]> {
+    match prompts {
+        PromptSource::Trace { requests } => requests.iter().map(|r| r.due_ms).collect(),
+        _ => Arc::default(),
     }
+}
+
+/// Counts without special tokens. A text that cannot be tokenised has no count worth a failure of
+/// the request that gave it.
+fn counter(text: Text) -> TokenCounter {
+    Arc::new(move |words| text.count(words).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -255,6 +189,8 @@ mod tests {
         let job =
             OnlineJob::from_spec(&spec(|_| ()), &server(), None, &Secrets::default()).unwrap();
         assert_eq!((job.warmup, job.n_runs), (3, 20));
+        assert_eq!((job.slots(), job.duration), (Some(1), None));
+        assert!(job.keepalive && job.counter.is_none());
         assert_eq!(job.bodies.route, Route::Chat);
         assert!(job.bodies.stream && job.bodies.return_token_ids);
         assert_eq!(job.bodies.sampling.max_tokens, 9);
@@ -263,14 +199,29 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_driven_is_refused_by_field() {
-        let wide = spec(|s| s["workload"]["load"]["concurrency"] = json!(8));
-        let empty = spec(|s| s["workload"]["prompts"]["texts"] = json!([]));
-        for (spec, field) in [(wide, "workload.load"), (empty, "workload.prompts")] {
-            let error = OnlineJob::from_spec(&spec, &server(), None, &Secrets::default())
-                .err()
-                .unwrap();
-            assert!(error.to_string().contains(field), "{error}");
-        }
+    fn each_slot_warms_up_unless_none_should() {
+        let warmup = |asked: u32, load: Value| {
+            let spec = spec(|s| {
+                s["workload"]["warmup"] = json!(asked);
+                s["workload"]["load"] = load.clone();
+            });
+            let job = OnlineJob::from_spec(&spec, &server(), None, &Secrets::default());
+            job.unwrap().warmup
+        };
+        let closed = json!({"kind": "closed", "concurrency": 8});
+        assert_eq!(warmup(3, closed.clone()), 8);
+        assert_eq!(warmup(30, closed.clone()), 30);
+        assert_eq!(warmup(0, closed), 0);
+        let capped = json!({"kind": "burst", "max_in_flight": 5});
+        assert_eq!(warmup(1, capped), 5);
+        assert_eq!(warmup(1, json!({"kind": "burst"})), 1);
+    }
+
+    #[test]
+    fn a_source_without_prompts_is_refused_by_field() {
+        let spec = spec(|s| s["workload"]["prompts"]["texts"] = json!([]));
+        let error = OnlineJob::from_spec(&spec, &server(), None, &Secrets::default());
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("workload.prompts"), "{error}");
     }
 }

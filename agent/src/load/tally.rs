@@ -2,7 +2,9 @@
 //! ones fail the run. Shared by both modes.
 
 use contracts::run::{AllowFailures, Stage};
-use contracts::sample::Sample;
+use contracts::sample::{ErrorClass, SampleError};
+
+use super::drive::DriveGauges;
 
 /// What the requests under way are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub struct PhaseCount {
 }
 
 /// How a drive ended, and what it did until then.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DriveEnd {
     /// How.
     pub outcome: DriveOutcome,
@@ -41,6 +43,8 @@ pub struct DriveEnd {
     pub warmup: PhaseCount,
     /// Measured requests.
     pub measured: PhaseCount,
+    /// What only the online drive knows of itself.
+    pub gauges: Option<DriveGauges>,
 }
 
 /// How a drive ended.
@@ -64,45 +68,41 @@ pub enum DriveOutcome {
     Cancelled,
 }
 
-/// Counts samples and applies the failure rule.
+/// Counts requests that ended and applies the failure rule. Requests may end in any order.
 #[derive(Debug)]
 pub(super) struct Tally {
     warmup: PhaseCount,
     measured: PhaseCount,
     warmup_total: u32,
     total: u32,
-    allowed: u32,
+    allow: AllowFailures,
+    /// Whether `total` is only the most that it may come to.
+    open_ended: bool,
+    last_failure: Option<String>,
 }
 
 impl Tally {
     pub fn new(warmup_total: u32, total: u32, allow: AllowFailures) -> Self {
-        let allowed = match allow {
-            AllowFailures::Count { n } => n,
-            // Rounded down: 1 % of 20 requests is none. The little more is for shares such as
-            // 0.7 % of 1000, which comes out just below 7.
-            AllowFailures::Percent { percent } => {
-                (f64::from(total) * percent.clamp(0.0, 100.0) / 100.0 + 1e-9) as u32
-            }
-        };
         Self {
             warmup: PhaseCount::default(),
             measured: PhaseCount::default(),
             warmup_total,
             total,
-            // A run in which nothing succeeded has measured nothing, whatever is allowed.
-            allowed: allowed.min(total.saturating_sub(1)),
+            allow,
+            open_ended: false,
+            last_failure: None,
         }
     }
 
-    /// Requests of a phase in all.
-    pub fn total(&self, phase: Phase) -> u32 {
-        match phase {
-            Phase::Warmup => self.warmup_total,
-            Phase::Measure => self.total,
-        }
+    /// The measured requests are as many as there is time for: what is relative to their number is
+    /// judged at the end.
+    pub fn open_ended(mut self) -> Self {
+        self.open_ended = true;
+        self
     }
 
-    /// The phase and index of the next request, or none if all are made.
+    /// The phase and index of the next request, where one comes after the other; none if all are
+    /// made.
     pub fn next(&self) -> Option<(Phase, u32)> {
         if self.warmup.ended < self.warmup_total {
             Some((Phase::Warmup, self.warmup.ended))
@@ -113,40 +113,54 @@ impl Tally {
         }
     }
 
-    /// Counts a sample. An outcome if it fails the run: any failed warm-up request does, because
-    /// what it should have warmed is cold; a measured one does beyond what is allowed.
-    pub fn add(&mut self, phase: Phase, sample: &Sample) -> Option<DriveOutcome> {
-        let count = match phase {
-            Phase::Warmup => &mut self.warmup,
-            Phase::Measure => &mut self.measured,
-        };
-        count.ended += 1;
-        let error = sample.error.as_ref()?;
-        count.failed += 1;
-        let allowed = match phase {
-            Phase::Warmup => 0,
-            Phase::Measure => self.allowed,
-        };
-        if count.failed <= allowed {
+    /// Counts a request that ended. An outcome if it fails the run: any failed warm-up request
+    /// does, because what it should have warmed is cold; a measured one does beyond what is allowed.
+    /// An aborted one did not end: it counts for nothing.
+    pub fn add(
+        &mut self,
+        phase: Phase,
+        index: u32,
+        error: Option<&SampleError>,
+    ) -> Option<DriveOutcome> {
+        if error.is_some_and(|error| error.class == ErrorClass::Aborted) {
             return None;
         }
-        let word = match phase {
-            Phase::Warmup => "warm-up request",
-            Phase::Measure => "request",
+        let (count, allowed) = match phase {
+            Phase::Warmup => (&mut self.warmup, Some(0)),
+            Phase::Measure => (
+                &mut self.measured,
+                allowed(self.allow, self.total, self.open_ended),
+            ),
         };
-        let mut message = format!(
-            "{word} {} of {} failed: {}",
-            sample.index + 1,
-            self.total(phase),
-            error.message
-        );
-        if allowed > 0 {
-            message = format!("more than {allowed} failed requests; {message}");
+        count.ended += 1;
+        let error = error?;
+        count.failed += 1;
+        let failed = count.failed;
+        let message = self.words(phase, index, error);
+        match allowed {
+            Some(allowed) if failed > allowed => Some(failure(phase, allowed, &message)),
+            _ => {
+                self.last_failure = Some(message);
+                None
+            }
         }
-        Some(DriveOutcome::Failed {
-            stage: phase.stage(),
-            message,
-        })
+    }
+
+    /// The rule for all that was sent, once nothing more is. Only an open-ended count needs it.
+    pub fn finish(&self) -> Option<DriveOutcome> {
+        let allowed = allowed(self.allow, self.measured.ended, false)?;
+        let message = self.last_failure.as_deref()?;
+        (self.measured.failed > allowed).then(|| failure(Phase::Measure, allowed, message))
+    }
+
+    fn words(&self, phase: Phase, index: u32, error: &SampleError) -> String {
+        let number = index + 1;
+        let word = match phase {
+            Phase::Warmup => format!("warm-up request {number} of {}", self.warmup_total),
+            Phase::Measure if self.open_ended => format!("request {number}"),
+            Phase::Measure => format!("request {number} of {}", self.total),
+        };
+        format!("{word} failed: {}", error.message)
     }
 
     /// The end, with the counts so far.
@@ -155,7 +169,35 @@ impl Tally {
             outcome,
             warmup: self.warmup,
             measured: self.measured,
+            gauges: None,
         }
+    }
+}
+
+/// How many of `total` measured requests may fail; none if that cannot be said before the end.
+fn allowed(allow: AllowFailures, total: u32, open_ended: bool) -> Option<u32> {
+    let allowed = match allow {
+        AllowFailures::Count { n } => n,
+        AllowFailures::Percent { .. } if open_ended => return None,
+        // Rounded down: 1 % of 20 requests is none. The little more is for shares such as
+        // 0.7 % of 1000, which comes out just below 7.
+        AllowFailures::Percent { percent } => {
+            (f64::from(total) * percent.clamp(0.0, 100.0) / 100.0 + 1e-9) as u32
+        }
+    };
+    // A run in which nothing succeeded has measured nothing, whatever is allowed.
+    Some(allowed.min(total.saturating_sub(1)))
+}
+
+fn failure(phase: Phase, allowed: u32, message: &str) -> DriveOutcome {
+    let message = if allowed > 0 {
+        format!("more than {allowed} failed requests; {message}")
+    } else {
+        message.to_owned()
+    };
+    DriveOutcome::Failed {
+        stage: phase.stage(),
+        message,
     }
 }
 
@@ -169,26 +211,24 @@ pub(super) fn spool_gone(stage: Stage) -> DriveOutcome {
 
 #[cfg(test)]
 mod tests {
-    use contracts::sample::{ErrorClass, SampleError};
-
     use super::*;
 
-    fn failed(index: u32) -> Sample {
-        Sample {
-            index,
-            error: Some(SampleError {
-                class: ErrorClass::HttpStatus,
-                message: "500".into(),
-            }),
-            ..Sample::default()
+    fn error(class: ErrorClass) -> SampleError {
+        SampleError {
+            class,
+            message: "500".into(),
         }
+    }
+
+    fn fail(tally: &mut Tally, phase: Phase, index: u32) -> Option<DriveOutcome> {
+        tally.add(phase, index, Some(&error(ErrorClass::HttpStatus)))
     }
 
     #[test]
     fn failures_fail_the_run_beyond_what_is_allowed() {
         let fails_at = |allow| {
             let mut tally = Tally::new(0, 20, allow);
-            (0..20).find(|i| tally.add(Phase::Measure, &failed(*i)).is_some())
+            (0..20).find(|i| fail(&mut tally, Phase::Measure, *i).is_some())
         };
         assert_eq!(fails_at(AllowFailures::Count { n: 0 }), Some(0));
         assert_eq!(fails_at(AllowFailures::Count { n: 2 }), Some(2));
@@ -208,13 +248,47 @@ mod tests {
     #[test]
     fn a_failed_warm_up_request_always_fails_the_run() {
         let mut tally = Tally::new(3, 20, AllowFailures::Count { n: 9 });
-        let outcome = tally.add(Phase::Warmup, &failed(0));
         assert_eq!(
-            outcome,
+            fail(&mut tally, Phase::Warmup, 0),
             Some(DriveOutcome::Failed {
                 stage: Stage::Warmup,
                 message: "warm-up request 1 of 3 failed: 500".into()
             })
         );
+    }
+
+    #[test]
+    fn an_aborted_request_counts_for_nothing() {
+        let mut tally = Tally::new(0, 3, AllowFailures::Count { n: 0 });
+        let aborted = error(ErrorClass::Aborted);
+        assert_eq!(tally.add(Phase::Measure, 0, Some(&aborted)), None);
+        assert_eq!(tally.next(), Some((Phase::Measure, 0)));
+    }
+
+    #[test]
+    fn with_a_duration_a_share_is_judged_at_the_end() {
+        let percent = AllowFailures::Percent { percent: 25.0 };
+        let mut tally = Tally::new(0, 1_000_000, percent).open_ended();
+        assert_eq!(fail(&mut tally, Phase::Measure, 0), None);
+        for index in 1..4 {
+            assert_eq!(tally.add(Phase::Measure, index, None), None);
+        }
+        assert_eq!(tally.finish(), None);
+        assert_eq!(fail(&mut tally, Phase::Measure, 4), None);
+        assert_eq!(
+            tally.finish(),
+            Some(DriveOutcome::Failed {
+                stage: Stage::Measure,
+                message: "more than 1 failed requests; request 5 failed: 500".into()
+            })
+        );
+        // A number needs no end.
+        let mut tally = Tally::new(0, 9, AllowFailures::Count { n: 1 }).open_ended();
+        assert_eq!(fail(&mut tally, Phase::Measure, 0), None);
+        assert!(fail(&mut tally, Phase::Measure, 1).is_some());
+        // All of them failed, as many as are allowed: nothing was measured.
+        let mut tally = Tally::new(0, 9, AllowFailures::Count { n: 5 }).open_ended();
+        assert_eq!(fail(&mut tally, Phase::Measure, 0), None);
+        assert!(tally.finish().is_some());
     }
 }

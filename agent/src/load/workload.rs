@@ -79,6 +79,9 @@ pub enum BodyError {
     /// Its JSON.
     #[error("the request cannot be written: {0}")]
     Json(#[from] serde_json::Error),
+    /// A bug of ours.
+    #[error("internal error while a request was made: {0}")]
+    Lost(String),
 }
 
 impl Bodies {

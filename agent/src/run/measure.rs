@@ -1,20 +1,21 @@
-//! From a living child to its last sample: warm-up, measured requests, and whose CPU time it was.
+//! From a living child to its last sample: warm-up, measured requests, whose CPU time it was, and
+//! whether the measurement can be believed. The limits are in [`validity`].
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use contracts::defaults::FOREIGN_CPU_WARN_SHARE;
-use contracts::run::{RunFailure, RunSpec};
+use contracts::run::{RunFailure, RunSpec, Workload};
 use contracts::sample::Sample;
 use tokio::sync::mpsc;
 
 use super::launch::Link;
 use super::ready::{loaded, ready};
 use super::story::{Failure, Run};
+use super::validity;
 use crate::host::CpuMeter;
 use crate::load::{
-    Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, OnlineJob, Phase, drive_online,
-    read_offline,
+    Clock, DriveEnd, DriveOutcome, Gauges, OfflineEvent, OfflineWatch, OnlineJob, Phase,
+    drive_online, read_offline,
 };
 use crate::process::Child;
 
@@ -29,15 +30,14 @@ pub(super) async fn all(
     spawned: Instant,
 ) -> Result<(), Failure> {
     let spec = run.active.record.status().spec;
-    let cpu = CpuWatch {
-        run,
-        meter: Mutex::new(None),
-    };
+    let watch = Watch::new(run);
     let (out, samples) = mpsc::channel(SAMPLES_QUEUE_MAX);
-    let driven = drive(run, child, link, &spec, spawned, out, &cpu);
-    let (end, stored) = tokio::join!(driven, store(run, &spec, samples, &cpu));
-    cpu.end();
-    judge(run, end?, stored)
+    let driven = drive(run, child, link, &spec, spawned, out, &watch);
+    let (end, stored) = tokio::join!(driven, store(run, &spec, samples, &watch));
+    watch.cpu_end();
+    let end = end?;
+    doubt(run, &end, &stored.gauges);
+    conclude(run, end, stored.spool_ended)
 }
 
 /// Makes all requests. `out` is dropped at the end, which is what ends [`store`].
@@ -48,7 +48,7 @@ async fn drive(
     spec: &RunSpec,
     spawned: Instant,
     out: mpsc::Sender<Sample>,
-    cpu: &CpuWatch<'_>,
+    watch: &Watch<'_>,
 ) -> Result<DriveEnd, Failure> {
     match link {
         Link::Online { addr, instance } => {
@@ -63,18 +63,18 @@ async fn drive(
             .await?;
             let job = OnlineJob::from_spec(spec, &server, None, &run.active.secrets)
                 .map_err(|error| run.failed(error.to_string()))?;
-            let on_phase = |phase| begin(phase, cpu);
+            let on_phase = |phase| watch.begin(phase);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
         }
         Link::Offline { report } => {
-            let watch = OfflineWatch::from_spec(spec);
+            let expected = OfflineWatch::from_spec(spec);
             let on_event = |event| match event {
                 OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(*model), spawned),
-                OfflineEvent::Phase(phase) => begin(phase, cpu),
+                OfflineEvent::Phase(phase) => watch.begin(phase),
             };
             Ok(read_offline(
                 report,
-                &watch,
+                &expected,
                 Clock::start(),
                 &out,
                 on_event,
@@ -86,10 +86,8 @@ async fn drive(
 }
 
 /// What was stored, for the status.
-#[derive(Default)]
 struct Stored {
-    failed: u32,
-    mismatched: u32,
+    gauges: Gauges,
     spool_ended: bool,
 }
 
@@ -98,25 +96,21 @@ async fn store(
     run: &Run,
     spec: &RunSpec,
     mut samples: mpsc::Receiver<Sample>,
-    cpu: &CpuWatch<'_>,
+    watch: &Watch<'_>,
 ) -> Stored {
-    let mut stored = Stored::default();
+    let mut stored = Stored {
+        gauges: Gauges::new(spec),
+        spool_ended: false,
+    };
+    let mut progress = Progress::new(&spec.workload);
     while let Some(sample) = samples.recv().await {
-        let total = if sample.warmup {
-            spec.workload.warmup
-        } else {
-            spec.workload.n_runs
-        };
-        let done = sample.index + 1;
-        if !sample.warmup {
-            stored.failed += u32::from(sample.error.is_some());
-            stored.mismatched += u32::from(counts_differ(&sample));
-            if done == total {
-                // Now and not later: what comes after the last answer is not the measurement.
-                cpu.end();
-            }
+        stored.gauges.see(&sample);
+        let (done, total) = progress.after(&sample, watch.measured_for());
+        if !sample.warmup && done == total && spec.workload.duration_ms.is_none() {
+            // Now and not later: what comes after the last answer is not the measurement.
+            watch.cpu_end();
         }
-        run.active.record.progress(done.into(), total.into());
+        run.active.record.progress(done, total);
         if !run.writer.sample(sample).await {
             stored.spool_ended = true;
             // The sender sees the queue closed and ends the drive.
@@ -126,21 +120,71 @@ async fn store(
     stored
 }
 
-fn counts_differ(sample: &Sample) -> bool {
-    matches!((sample.usage_tokens, sample.local_tokens), (Some(usage), Some(local)) if usage != local)
+/// Requests ended of those to come, by phase.
+struct Progress<'a> {
+    workload: &'a Workload,
+    warmup: u64,
+    measured: u64,
 }
 
-fn judge(run: &Run, end: DriveEnd, stored: Stored) -> Result<(), Failure> {
+impl<'a> Progress<'a> {
+    fn new(workload: &'a Workload) -> Self {
+        Self {
+            workload,
+            warmup: 0,
+            measured: 0,
+        }
+    }
+
+    /// Counts `sample`. Done and total of its phase; where time decides how many requests there
+    /// will be, the total is what has ended by now, carried on to the end of that time.
+    fn after(&mut self, sample: &Sample, measured_for: Option<Duration>) -> (u64, u64) {
+        if sample.warmup {
+            self.warmup += 1;
+            // There are more than were asked for where there are more slots.
+            return (self.warmup, self.warmup.max(self.workload.warmup.into()));
+        }
+        self.measured += 1;
+        let most = u64::from(self.workload.n_runs);
+        let total = match (self.workload.duration_ms, measured_for) {
+            (None, _) => most,
+            (Some(_), None) => self.measured,
+            (Some(duration_ms), Some(passed)) => {
+                let passed_ms = (passed.as_millis() as f64).clamp(1.0, duration_ms as f64);
+                (self.measured as f64 * duration_ms as f64 / passed_ms) as u64
+            }
+        };
+        (self.measured, total.clamp(self.measured, most.max(self.measured)))
+    }
+}
+
+/// Puts the validity figures on record, and what they cast doubt on.
+fn doubt(run: &Run, end: &DriveEnd, seen: &Gauges) {
     let record = &run.active.record;
-    record.update(|status| status.validity.failed_requests = stored.failed);
-    if stored.mismatched > 0 {
+    if seen.tokens_differ() > 0 {
         let message = format!(
             "in {} requests the server's count of tokens differs from the tokenizer's; figures use the server's",
-            stored.mismatched
+            seen.tokens_differ()
         );
         record.warn("token_count_mismatch", message);
     }
-    if stored.spool_ended {
+    let mut doubts = Vec::new();
+    record.update(|status| {
+        let validity = &mut status.validity;
+        let basis = seen.tell(validity);
+        if let Some(gauges) = &end.gauges {
+            gauges.tell(validity);
+        }
+        validity::judge(validity, &basis);
+        doubts.clone_from(&validity.doubts);
+    });
+    for doubt in doubts {
+        record.warn(validity::warning_code(&doubt), doubt.message.clone());
+    }
+}
+
+fn conclude(run: &Run, end: DriveEnd, spool_ended: bool) -> Result<(), Failure> {
+    if spool_ended {
         return Err(run.failed("the spool took no more samples"));
     }
     match end.outcome {
@@ -155,55 +199,95 @@ fn judge(run: &Run, end: DriveEnd, stored: Stored) -> Result<(), Failure> {
     }
 }
 
-/// A phase begins: before its first request.
-fn begin(phase: Phase, cpu: &CpuWatch<'_>) {
-    cpu.run.enter(phase.stage());
-    if phase == Phase::Measure {
-        cpu.begin();
-    }
-}
-
-/// Who used the CPU while requests were measured.
-struct CpuWatch<'a> {
+/// What the run is at, since when, and who uses the CPU meanwhile.
+struct Watch<'a> {
     run: &'a Run,
-    meter: Mutex<Option<CpuMeter>>,
+    measuring: Mutex<Measuring>,
 }
 
-impl CpuWatch<'_> {
-    fn begin(&self) {
+#[derive(Default)]
+struct Measuring {
+    since: Option<Instant>,
+    meter: Option<CpuMeter>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(run: &'a Run) -> Self {
+        Self {
+            run,
+            measuring: Mutex::default(),
+        }
+    }
+
+    /// A phase begins.
+    fn begin(&self, phase: Phase) {
+        self.run.enter(phase.stage());
+        if phase == Phase::Warmup {
+            return;
+        }
         let meter = CpuMeter::start();
         if let Err(error) = &meter {
             tracing::warn!(run = %self.run.active.id, %error, "the CPU's use cannot be measured");
         }
-        *self.meter.lock().unwrap_or_else(PoisonError::into_inner) = meter.ok();
+        let mut measuring = self.lock();
+        measuring.since = Some(Instant::now());
+        measuring.meter = meter.ok();
     }
 
-    /// The first call after `begin` counts.
-    fn end(&self) {
-        let meter = self
-            .meter
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+    /// How long requests have been measured.
+    fn measured_for(&self) -> Option<Duration> {
+        self.lock().since.map(|since| since.elapsed())
+    }
+
+    /// The measurement is over. The first call after its beginning counts.
+    fn cpu_end(&self) {
+        let meter = self.lock().meter.take();
         let Some(used) = meter.and_then(|meter| meter.read().ok()) else {
             return;
         };
-        let record = &self.run.active.record;
-        record.update(|status| {
+        self.run.active.record.update(|status| {
             status.validity.foreign_cpu_during = used.foreign_share;
             status.validity.agent_cpu_ms = Some(used.own_ms);
         });
-        if let Some(share) = used
-            .foreign_share
-            .filter(|share| *share > FOREIGN_CPU_WARN_SHARE)
-        {
-            record.warn(
-                "foreign_cpu",
-                format!(
-                    "others used {:.0} % of the CPU while measuring",
-                    share * 100.0
-                ),
-            );
-        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Measuring> {
+        // No holder of it can panic half way through a change.
+        self.measuring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::fake_spec;
+
+    #[test]
+    fn progress_counts_what_ended_whatever_its_index() {
+        let spec = fake_spec();
+        let mut progress = Progress::new(&spec.workload);
+        let at = |warmup, index| Sample {
+            warmup,
+            index,
+            ..Sample::default()
+        };
+        assert_eq!(progress.after(&at(true, 5), None), (1, 1));
+        assert_eq!(progress.after(&at(false, 2), None), (1, 3));
+        // More slots than requests asked for: all of them warm up.
+        assert_eq!(progress.after(&at(true, 0), None), (2, 2));
+        assert_eq!(progress.after(&at(false, 0), None), (2, 3));
+    }
+
+    #[test]
+    fn with_a_duration_progress_follows_the_time() {
+        let mut spec = fake_spec();
+        spec.workload.n_runs = 1_000;
+        spec.workload.duration_ms = Some(10_000);
+        let mut progress = Progress::new(&spec.workload);
+        let mut after = |ms| progress.after(&Sample::default(), Some(Duration::from_millis(ms)));
+        assert_eq!(after(1_000), (1, 10));
+        assert_eq!(after(4_000), (2, 5));
+        // What was in flight at the end drains.
+        assert_eq!(after(12_000), (3, 3));
     }
 }

@@ -15,6 +15,7 @@ pub mod resolve;
 mod story;
 #[cfg(test)]
 pub mod testing;
+mod validity;
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -28,8 +28,9 @@ const DRAIN_WAIT: Duration = Duration::from_secs(1);
 const DEATH_NOTICE_WAIT: Duration = Duration::from_millis(300);
 /// A worker that has written its last line frees its model and exits; then it is helped.
 const WORKER_END_WAIT: Duration = Duration::from_secs(2);
-/// An order to end lets requests in flight be recorded as aborted, this long.
-const ABORT_WAIT: Duration = Duration::from_secs(1);
+/// An order to end lets requests in flight be recorded as aborted, and what waited for the spool
+/// be stored, this long: thousands of samples take a second of a busy machine.
+const ABORT_WAIT: Duration = Duration::from_secs(5);
 
 /// What a run starts from.
 pub(super) struct Job {

@@ -10,7 +10,7 @@ use agent::load::{
 };
 use agent::prompts::Prompts;
 use contracts::generate::SamplingParams;
-use contracts::run::AllowFailures;
+use contracts::run::{AllowFailures, Load};
 use contracts::sample::Sample;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -234,11 +234,16 @@ pub fn job(url: &str, warmup: u32, n_runs: u32) -> OnlineJob {
             stream: true,
             return_token_ids: false,
         },
+        load: Load::Closed { concurrency: 1 },
+        trace_due_ms: Default::default(),
         warmup,
         n_runs,
+        duration: None,
+        keepalive: true,
         allow_failures: AllowFailures::Count { n: 0 },
         timeouts: Timeouts {
             connect: Duration::from_secs(5),
+            first_byte: Duration::from_secs(20),
             stall: Duration::from_secs(20),
             total: Duration::from_secs(60),
         },
@@ -327,6 +332,7 @@ pub async fn drive(job: &OnlineJob) -> (DriveEnd, Vec<Sample>, Vec<Phase>) {
 pub async fn one(script: Script) -> Sample {
     let server = serve(move |_| script.clone()).await;
     let mut job = job(&server.url, 0, 1);
+    job.timeouts.first_byte = Duration::from_millis(400);
     job.timeouts.stall = Duration::from_millis(400);
     job.timeouts.total = Duration::from_millis(1500);
     let (_, mut samples, _) = drive(&job).await;

@@ -95,6 +95,15 @@ impl Text {
         }
     }
 
+    /// How many tokens `text` has by itself: no special tokens, no template.
+    ///
+    /// # Errors
+    /// [`EngineError::Internal`] if the tokenizer cannot take it.
+    pub fn count(&self, text: &str) -> Result<u32, EngineError> {
+        let ids = self.tokenize(text, false)?;
+        Ok(u32::try_from(ids.len()).unwrap_or(u32::MAX))
+    }
+
     fn tokenize(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, EngineError> {
         let encoding = self
             .parts

@@ -3,7 +3,8 @@
 use http::Uri;
 use http::uri::Scheme;
 
-/// A server to measure, from `http://host:port` with an optional path before `/v1`.
+/// A server to measure, from `http://host:port` or `https://host:port` with an optional path before
+/// `/v1`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Name or address to connect to, without the brackets of IPv6.
@@ -14,6 +15,8 @@ pub struct Target {
     pub authority: String,
     /// Path before `/v1`, without a slash at its end.
     pub prefix: String,
+    /// Whether it speaks TLS.
+    pub tls: bool,
 }
 
 /// A base URL that cannot be measured.
@@ -34,11 +37,9 @@ impl Target {
             why,
         };
         let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
-        if uri.scheme() == Some(&Scheme::HTTPS) {
-            return Err(refuse("https servers cannot be measured yet; use http"));
-        }
-        if uri.scheme() != Some(&Scheme::HTTP) {
-            return Err(refuse("must begin with http://"));
+        let tls = uri.scheme() == Some(&Scheme::HTTPS);
+        if !tls && uri.scheme() != Some(&Scheme::HTTP) {
+            return Err(refuse("must begin with http:// or https://"));
         }
         if uri.query().is_some() {
             return Err(refuse("must not have a query"));
@@ -54,10 +55,20 @@ impl Target {
         let path = uri.path().trim_end_matches('/');
         Ok(Self {
             host,
-            port: authority.port_u16().unwrap_or(80),
+            port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
             authority: authority.as_str().to_owned(),
             prefix: path.strip_suffix("/v1").unwrap_or(path).to_owned(),
+            tls,
         })
+    }
+
+    /// `host:port`, for messages.
+    pub fn host_port(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -79,15 +90,18 @@ mod tests {
                 ("::1", 8001, "")
             );
             assert_eq!(target.authority, "[::1]:8001");
+            assert_eq!(target.host_port(), "[::1]:8001");
         }
         let target = Target::parse("http://gpu/llm/v1").unwrap();
         assert_eq!((target.port, target.prefix.as_str()), (80, "/llm"));
+        assert_eq!((target.host_port().as_str(), target.tls), ("gpu:80", false));
+        let target = Target::parse("https://gpu").unwrap();
+        assert_eq!((target.host_port().as_str(), target.tls), ("gpu:443", true));
     }
 
     #[test]
     fn what_cannot_be_measured_is_refused_by_name() {
         for (url, word) in [
-            ("https://a", "https"),
             ("a:80", "http://"),
             ("ftp://a", "http://"),
             ("http://u:p@a", "password"),

@@ -1,0 +1,355 @@
+//! What all slots of one drive share, and how one of them makes a request: the body from the shelf,
+//! the request by its client, the count, and the answer to the settle thread. All of it is on the
+//! load thread, so that nothing here is locked.
+
+use std::cell::{Cell, RefCell};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::run::Stage;
+use contracts::sample::Sample;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::flight::Flight;
+use super::settle::Over;
+use super::shelf::{Group, Taker};
+use crate::load::client::{Client, Ended};
+use crate::load::clock::Clock;
+use crate::load::online::OnlineJob;
+use crate::load::tally::{DriveOutcome, Phase, Tally, spool_gone};
+use crate::load::workload::{Body, BodyError};
+
+/// Shared by the slots.
+pub(super) struct Floor {
+    pub job: Arc<OnlineJob>,
+    pub clock: Clock,
+    bodies: Taker,
+    settle: mpsc::Sender<Over>,
+    phases: mpsc::Sender<Phase>,
+    /// Fires when the run is ended from outside, or has failed: requests in flight are aborted.
+    pub stop: CancellationToken,
+    /// When sending ends; `u64::MAX` if it does not by itself.
+    window_end_ns: Cell<u64>,
+    books: RefCell<Books>,
+}
+
+/// Counts. Never borrowed across a wait.
+struct Books {
+    tally: Tally,
+    flight: Flight,
+    begun: Option<Phase>,
+    outcome: Option<DriveOutcome>,
+    /// Slots that have begun their first request.
+    slots_begun: u32,
+    /// CPU time of this thread, and the clock, when measuring began.
+    cpu: Option<(Duration, u64)>,
+}
+
+/// One request, or the first one of a conversation, and why it goes now.
+pub(super) struct Turn {
+    pub group: Group,
+    /// When it was due.
+    pub due_ns: u64,
+    /// When a slot was free for it, if it had to wait.
+    pub released_ns: Option<u64>,
+    /// Whether it is the first of its slot, for a load that has slots.
+    pub first_of_slot: bool,
+}
+
+/// What the drive makes of its counts.
+pub(super) struct Closed {
+    pub tally: Tally,
+    pub flight: Flight,
+    pub outcome: Option<DriveOutcome>,
+    /// CPU time of this thread over the time since measuring began.
+    pub busy_share: Option<f64>,
+}
+
+impl Floor {
+    pub fn new(
+        job: Arc<OnlineJob>,
+        clock: Clock,
+        bodies: Taker,
+        settle: mpsc::Sender<Over>,
+        phases: mpsc::Sender<Phase>,
+        stop: CancellationToken,
+    ) -> Self {
+        let tally = Tally::new(job.warmup, job.n_runs, job.allow_failures);
+        let tally = match job.duration {
+            Some(_) => tally.open_ended(),
+            None => tally,
+        };
+        Self {
+            job,
+            clock,
+            bodies,
+            settle,
+            phases,
+            stop,
+            window_end_ns: Cell::new(u64::MAX),
+            books: RefCell::new(Books {
+                tally,
+                flight: Flight::default(),
+                begun: None,
+                outcome: None,
+                slots_begun: 0,
+                cpu: None,
+            }),
+        }
+    }
+
+    /// Returns when the first bodies lie ready, or the run is ended.
+    pub async fn ready(&self) {
+        tokio::select! {
+            () = self.bodies.filled() => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// The next group, in order; none once all were taken or nothing more is to be sent.
+    pub async fn take(&self) -> Option<Group> {
+        let taken = match self.bodies.try_take() {
+            Some(taken) => taken,
+            None => tokio::select! {
+                taken = self.bodies.take() => taken,
+                () = self.stop.cancelled() => None,
+            },
+        };
+        taken.filter(|_| self.sending())
+    }
+
+    /// Whether requests may still go out.
+    pub fn sending(&self) -> bool {
+        let end_ns = self.window_end_ns.get();
+        !self.stop.is_cancelled() && (end_ns == u64::MAX || self.clock.now_ns() < end_ns)
+    }
+
+    /// Returns when nothing more is to be sent, before all was.
+    pub async fn over(&self) {
+        let end_ns = self.window_end_ns.get();
+        let window = async {
+            if end_ns == u64::MAX {
+                return pending().await;
+            }
+            let left_ns = end_ns.saturating_sub(self.clock.now_ns());
+            sleep(Duration::from_nanos(left_ns)).await;
+        };
+        tokio::select! {
+            () = window => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// The window of a drive with a duration begins; the first call counts.
+    pub fn open_window(&self, at_ns: u64) {
+        if let Some(duration) = self.job.duration
+            && self.window_end_ns.get() == u64::MAX
+        {
+            let length_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            self.window_end_ns.set(at_ns.saturating_add(length_ns));
+        }
+    }
+
+    /// Makes the requests of a group one after the other. Gives back when the last of them ended.
+    pub async fn serve(&self, client: &mut Client, turn: Turn) -> u64 {
+        let Turn {
+            group,
+            mut due_ns,
+            mut released_ns,
+            mut first_of_slot,
+        } = turn;
+        let Group {
+            phase,
+            mut index,
+            first,
+            rest,
+        } = group;
+        let mut rest = rest.into_iter();
+        let mut said = Vec::new();
+        let mut body = first;
+        loop {
+            let made = match body {
+                Ok(made) => made,
+                Err(error) => {
+                    self.fail(phase.stage(), error.to_string());
+                    return self.clock.now_ns();
+                }
+            };
+            let mut sample = Sample {
+                index,
+                warmup: phase == Phase::Warmup,
+                due_ns,
+                released_ns: released_ns.take(),
+                requested_tokens: made.requested_tokens,
+                planned_input_tokens: made.planned_input_tokens,
+                ..Sample::default()
+            };
+            let ended = self
+                .request(client, &made, &mut sample, phase, &mut first_of_slot)
+                .await;
+            due_ns = self.clock.now_ns();
+            // Nothing is kept of an answer that no later turn needs.
+            let next = rest.next();
+            if next.is_some() {
+                said.push(ended.answer.text().to_owned());
+            }
+            self.hand_on(sample, ended, due_ns, phase).await;
+            match next {
+                Some(next) if self.sending() => {
+                    index += 1;
+                    body = match next {
+                        Some(made) => Ok(made),
+                        None => self.make(phase, index, &said).await,
+                    };
+                }
+                _ => return due_ns,
+            }
+        }
+    }
+
+    async fn request(
+        &self,
+        client: &mut Client,
+        body: &Body,
+        sample: &mut Sample,
+        phase: Phase,
+        first_of_slot: &mut bool,
+    ) -> Ended {
+        let start_ns = self.clock.now_ns();
+        sample.start_ns = start_ns;
+        self.begin(phase, start_ns, *first_of_slot);
+        let ended = client.request(&body.bytes, sample, &self.stop).await;
+        if std::mem::take(first_of_slot)
+            && let Some(sent_ns) = sample.sent_ns
+        {
+            self.books.borrow_mut().flight.first_of_slot(sent_ns);
+        }
+        ended
+    }
+
+    /// A request goes to its client.
+    fn begin(&self, phase: Phase, start_ns: u64, first_of_slot: bool) {
+        let mut books = self.books.borrow_mut();
+        books.flight.begin(start_ns);
+        books.slots_begun += u32::from(first_of_slot);
+        let measures = phase == Phase::Measure;
+        let new = match books.begun {
+            None => true,
+            // Turns of a warm-up conversation may come after the first measured request.
+            Some(begun) => begun == Phase::Warmup && measures,
+        };
+        if new {
+            books.begun = Some(phase);
+            // It has room for both phases.
+            let _ = self.phases.try_send(phase);
+        }
+        if new && measures {
+            self.open_window(start_ns);
+            books.cpu = cpu_time().map(|cpu| (cpu, start_ns));
+            books.flight.steady_from(start_ns);
+        } else if first_of_slot && books.begun == Some(Phase::Measure) {
+            // Without enough warm-up the slots fill while measuring.
+            books.flight.steady_from(start_ns);
+        }
+    }
+
+    /// Counts a request that ended, and sends it on.
+    async fn hand_on(&self, sample: Sample, ended: Ended, end_ns: u64, phase: Phase) {
+        let Ended { answer, end } = ended;
+        let error = answer.failure(&end);
+        let mut books = self.books.borrow_mut();
+        books.flight.end(end_ns);
+        let failed = books.tally.add(phase, sample.index, error.as_ref());
+        drop(books);
+        let over = Over::Ended {
+            sample,
+            answer,
+            end,
+        };
+        self.send_on(over, phase.stage()).await;
+        if let Some(outcome) = failed {
+            self.end(outcome);
+        }
+    }
+
+    /// Gives a request that was due and never sent to the settle thread.
+    pub async fn unsent(&self, sample: Sample) {
+        self.send_on(Over::Unsent(sample), Stage::Measure).await;
+    }
+
+    async fn send_on(&self, over: Over, stage: Stage) {
+        if self.settle.send(over).await.is_err() {
+            self.end(spool_gone(stage));
+        }
+    }
+
+    /// Makes a body that needs the answers before it, away from this thread.
+    async fn make(&self, phase: Phase, index: u32, said: &[String]) -> Result<Body, BodyError> {
+        let job = Arc::clone(&self.job);
+        let said = said.to_vec();
+        let warmup = phase == Phase::Warmup;
+        let made = tokio::task::spawn_blocking(move || job.bodies.body(warmup, index, &said));
+        match made.await {
+            Ok(made) => made,
+            Err(error) => Err(BodyError::Lost(error.to_string())),
+        }
+    }
+
+    /// The run has failed: nothing more is sent, what is in flight is aborted. The first reason
+    /// counts.
+    pub fn fail(&self, stage: Stage, message: String) {
+        self.end(DriveOutcome::Failed { stage, message });
+    }
+
+    fn end(&self, outcome: DriveOutcome) {
+        self.books.borrow_mut().outcome.get_or_insert(outcome);
+        self.stop.cancel();
+    }
+
+    /// A slot has nothing more to do, and the steady part is over.
+    pub fn slot_idle(&self) {
+        let now_ns = self.clock.now_ns();
+        self.books.borrow_mut().flight.steady_until(now_ns);
+    }
+
+    /// So many are due and wait.
+    pub fn waiting(&self, arrivals: usize) {
+        let arrivals = u32::try_from(arrivals).unwrap_or(u32::MAX);
+        self.books.borrow_mut().flight.waiting(arrivals);
+    }
+
+    /// The stage of a failure that belongs to no request.
+    pub fn stage(&self) -> Stage {
+        let begun = self.books.borrow().begun;
+        begun.unwrap_or(Phase::Warmup).stage()
+    }
+
+    /// The counts, once all slots are done.
+    pub fn close(self) -> Closed {
+        let now_ns = self.clock.now_ns();
+        let books = self.books.into_inner();
+        let busy_share = books.cpu.zip(cpu_time()).and_then(|((from, from_ns), to)| {
+            let passed_s = now_ns.saturating_sub(from_ns) as f64 / 1e9;
+            (passed_s > 0.0).then(|| to.saturating_sub(from).as_secs_f64() / passed_s)
+        });
+        Closed {
+            outcome: books.outcome.or_else(|| books.tally.finish()),
+            tally: books.tally,
+            flight: books.flight,
+            busy_share,
+        }
+    }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Option<Duration> {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
+    let parts = [usage.user_time(), usage.system_time()];
+    let us = |part: &nix::sys::time::TimeVal| part.tv_sec() * 1_000_000 + part.tv_usec();
+    let us: i64 = parts.iter().map(us).sum();
+    Some(Duration::from_micros(us.unsigned_abs()))
+}

@@ -1,0 +1,396 @@
+//! Whether a measurement can be believed: each figure against its limit. Pure.
+//!
+//! Small runs are not condemned by chance: the 99th percentile of the dispatch lag is judged from
+//! [`LAG_REQUESTS_MIN`] requests on, below that its median is; requests in flight are judged from
+//! [`IN_FLIGHT_SLOTS_MIN`] slots on, since the moment between two requests is a larger share of few
+//! slots; the load thread's share of a core needs a window; an achieved rate needs a window of many
+//! walls, whose last one is no sign of saturation; drift must exceed what its medians' errors
+//! explain.
+
+use contracts::defaults::{
+    ACHIEVED_SHARE_MIN, CLIENT_BUSY_SHARE_MAX, DISPATCH_LAG_P99_MS_MAX, DRIFT_SHARE_MAX,
+    ERROR_SHARE_MAX, FOREIGN_CPU_WARN_SHARE, IN_FLIGHT_SHARE_MIN, INPUT_MISMATCH_SHARE_MAX,
+    SHORT_SHARE_MAX, TOKEN_MISMATCH_SHARE_MAX, TRUNCATED_SHARE_MAX,
+};
+use contracts::run::{Doubt, Soundness, Validity};
+
+use crate::load::Basis;
+
+/// Requests from which on a 99th percentile of the lag says more than its largest value.
+const LAG_REQUESTS_MIN: u32 = 20;
+/// Slots from which on requests in flight are judged.
+const IN_FLIGHT_SLOTS_MIN: u32 = 8;
+/// Window below which the load thread's share of a core is that of its start.
+const BUSY_WINDOW_MS_MIN: f64 = 200.0;
+/// Window, in wall times of the first requests, below which an achieved rate is that of the last
+/// request's wait and not of the server.
+const ACHIEVED_WALLS_MIN: f64 = 10.0;
+
+/// Judges `validity` by the limits: sets its verdict and its doubts.
+pub(super) fn judge(validity: &mut Validity, basis: &Basis) {
+    let mut doubts = Vec::new();
+    client(validity, basis, &mut doubts);
+    server(validity, basis, &mut doubts);
+    answers(validity, &mut doubts);
+    if let Some(share) = validity.foreign_cpu_during
+        && share > FOREIGN_CPU_WARN_SHARE
+    {
+        let message = format!("others used {} of the CPU while measuring", percent(share));
+        doubts.push(degraded("foreign_cpu_warn_share", message));
+    }
+    validity.verdict = doubts
+        .iter()
+        .map(|doubt| doubt.verdict)
+        .max()
+        .unwrap_or_default();
+    validity.doubts = doubts;
+}
+
+/// The code of the warning that a doubt also is. Two of them are older than the limits' names.
+pub(super) fn warning_code(doubt: &Doubt) -> &str {
+    match doubt.limit.as_str() {
+        "foreign_cpu_warn_share" => "foreign_cpu",
+        "token_mismatch_share_max" => "token_count_mismatch",
+        limit => limit,
+    }
+}
+
+fn client(validity: &Validity, basis: &Basis, doubts: &mut Vec<Doubt>) {
+    let (word, lag_ms) = if basis.sent >= LAG_REQUESTS_MIN {
+        ("p99", validity.dispatch_lag_p99_ms)
+    } else {
+        ("p50", validity.dispatch_lag_p50_ms)
+    };
+    if let Some(lag_ms) = lag_ms.filter(|ms| *ms > DISPATCH_LAG_P99_MS_MAX) {
+        let message = format!(
+            "the client sent requests {} ms after they could go ({word}; limit {DISPATCH_LAG_P99_MS_MAX} ms)",
+            figure(lag_ms)
+        );
+        doubts.push(client_bound("dispatch_lag_p99_ms_max", message));
+    }
+    if let Some(share) = validity.client_busy_share
+        && share > CLIENT_BUSY_SHARE_MAX
+        && basis.window_ms >= BUSY_WINDOW_MS_MIN
+    {
+        let message = format!(
+            "the load generator used {} of its core (limit {})",
+            percent(share),
+            percent(CLIENT_BUSY_SHARE_MAX)
+        );
+        doubts.push(client_bound("client_busy_share_max", message));
+    }
+    if let (Some(asked), Some(mean)) = (validity.in_flight_asked, validity.in_flight_mean)
+        && asked >= IN_FLIGHT_SLOTS_MIN
+        && mean < f64::from(asked) * IN_FLIGHT_SHARE_MIN
+    {
+        let message = format!(
+            "{} of {asked} requests were in flight on average (limit {})",
+            figure(mean),
+            percent(IN_FLIGHT_SHARE_MIN)
+        );
+        doubts.push(client_bound("in_flight_share_min", message));
+    }
+}
+
+fn server(validity: &Validity, basis: &Basis, doubts: &mut Vec<Doubt>) {
+    if let (Some(offered), Some(achieved), Some(wall_ms)) = (
+        validity.offered_per_s,
+        validity.achieved_per_s,
+        basis.early_wall_ms,
+    ) && basis.window_ms >= ACHIEVED_WALLS_MIN * wall_ms
+    {
+        // The window ends one wall after the last request was due, however fast the server is.
+        let settled = achieved * basis.window_ms / (basis.window_ms - wall_ms);
+        if settled < offered * ACHIEVED_SHARE_MIN {
+            let message = format!(
+                "offered {}/s, achieved {}/s",
+                figure(offered),
+                figure(achieved)
+            );
+            doubts.push(degraded("achieved_share_min", message));
+        }
+    }
+    if let Some(drift) = validity.drift_share
+        && drift.abs() > DRIFT_SHARE_MAX.max(basis.drift_noise_share)
+    {
+        let message = format!(
+            "the last third of the requests took {} {} than the first (limit {})",
+            percent(drift.abs()),
+            if drift > 0.0 { "longer" } else { "less" },
+            percent(DRIFT_SHARE_MAX)
+        );
+        doubts.push(degraded("drift_share_max", message));
+    }
+}
+
+fn answers(validity: &Validity, doubts: &mut Vec<Doubt>) {
+    let rows = [
+        (
+            "error_share_max",
+            validity.error_share,
+            ERROR_SHARE_MAX,
+            "of the requests failed",
+        ),
+        (
+            "truncated_share_max",
+            validity.truncated_share,
+            TRUNCATED_SHARE_MAX,
+            "of the answers broke off",
+        ),
+        (
+            "short_share_max",
+            validity.short_share,
+            SHORT_SHARE_MAX,
+            "of the answers are shorter than asked, in spite of ignore_eos",
+        ),
+        (
+            "input_mismatch_share_max",
+            validity.input_mismatch_share,
+            INPUT_MISMATCH_SHARE_MAX,
+            "of the prompts are of another length, by the server's count, than they were made",
+        ),
+        (
+            "token_mismatch_share_max",
+            validity.token_mismatch_share,
+            TOKEN_MISMATCH_SHARE_MAX,
+            "of the answers have another number of tokens by the server's count than by the tokenizer's",
+        ),
+    ];
+    for (limit, share, most, words) in rows {
+        if let Some(share) = share.filter(|share| *share > most) {
+            let message = format!("{} {words} (limit {})", percent(share), percent(most));
+            doubts.push(degraded(limit, message));
+        }
+    }
+}
+
+fn degraded(limit: &str, message: String) -> Doubt {
+    Doubt {
+        limit: limit.to_owned(),
+        verdict: Soundness::Degraded,
+        message,
+    }
+}
+
+fn client_bound(limit: &str, message: String) -> Doubt {
+    Doubt {
+        verdict: Soundness::ClientBound,
+        ..degraded(limit, message)
+    }
+}
+
+/// A number as people say it: whole from 10 on, else with one digit behind the point.
+fn figure(value: f64) -> String {
+    let rounded = (value * 10.0).round() / 10.0;
+    if rounded >= 10.0 || rounded.fract() == 0.0 {
+        format!("{rounded:.0}")
+    } else {
+        format!("{rounded:.1}")
+    }
+}
+
+/// `8 %`, `0.4 %`, `97.5 %`.
+fn percent(share: f64) -> String {
+    let percent = (share * 1_000.0).round() / 10.0;
+    if percent.fract() == 0.0 {
+        format!("{percent:.0} %")
+    } else {
+        format!("{percent:.1} %")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run with nothing to say against it.
+    fn sound() -> (Validity, Basis) {
+        let validity = Validity {
+            foreign_cpu_during: Some(0.01),
+            error_share: Some(0.0),
+            dispatch_lag_p50_ms: Some(0.1),
+            dispatch_lag_p99_ms: Some(0.4),
+            client_busy_share: Some(0.2),
+            offered_per_s: Some(20.0),
+            achieved_per_s: Some(19.8),
+            in_flight_asked: Some(64),
+            in_flight_mean: Some(63.9),
+            truncated_share: Some(0.0),
+            short_share: Some(0.0),
+            drift_share: Some(0.02),
+            ..Validity::default()
+        };
+        let basis = Basis {
+            sent: 100,
+            window_ms: 5_000.0,
+            early_wall_ms: Some(100.0),
+            drift_noise_share: 0.05,
+        };
+        (validity, basis)
+    }
+
+    fn doubts(change: impl Fn(&mut Validity, &mut Basis)) -> Vec<(String, Soundness, String)> {
+        let (mut validity, mut basis) = sound();
+        change(&mut validity, &mut basis);
+        judge(&mut validity, &basis);
+        let worst = validity.doubts.iter().map(|doubt| doubt.verdict).max();
+        assert_eq!(validity.verdict, worst.unwrap_or_default());
+        let doubts = validity.doubts.into_iter();
+        doubts.map(|d| (d.limit, d.verdict, d.message)).collect()
+    }
+
+    type Change = fn(&mut Validity, &mut Basis);
+
+    #[test]
+    fn a_sound_run_has_no_doubts_and_nothing_known_is_no_doubt() {
+        assert_eq!(doubts(|_, _| ()), []);
+        assert_eq!(
+            doubts(|v, b| {
+                *v = Validity::default();
+                *b = Basis::default();
+            }),
+            []
+        );
+    }
+
+    #[test]
+    fn each_limit_has_its_doubt() {
+        let rows: [(Change, &str, Soundness, &str); 11] = [
+            (
+                |v, _| v.dispatch_lag_p99_ms = Some(31.26),
+                "dispatch_lag_p99_ms_max",
+                Soundness::ClientBound,
+                "the client sent requests 31 ms after they could go (p99; limit 10 ms)",
+            ),
+            (
+                |v, _| v.client_busy_share = Some(0.91),
+                "client_busy_share_max",
+                Soundness::ClientBound,
+                "the load generator used 91 % of its core (limit 85 %)",
+            ),
+            (
+                |v, _| v.in_flight_mean = Some(50.0),
+                "in_flight_share_min",
+                Soundness::ClientBound,
+                "50 of 64 requests were in flight on average (limit 97.5 %)",
+            ),
+            (
+                |v, _| v.achieved_per_s = Some(10.04),
+                "achieved_share_min",
+                Soundness::Degraded,
+                "offered 20/s, achieved 10/s",
+            ),
+            (
+                |v, _| v.drift_share = Some(0.4),
+                "drift_share_max",
+                Soundness::Degraded,
+                "the last third of the requests took 40 % longer than the first (limit 25 %)",
+            ),
+            (
+                |v, _| v.error_share = Some(0.05),
+                "error_share_max",
+                Soundness::Degraded,
+                "5 % of the requests failed (limit 1 %)",
+            ),
+            (
+                |v, _| v.truncated_share = Some(0.01),
+                "truncated_share_max",
+                Soundness::Degraded,
+                "1 % of the answers broke off (limit 0 %)",
+            ),
+            (
+                |v, _| v.short_share = Some(0.125),
+                "short_share_max",
+                Soundness::Degraded,
+                "12.5 % of the answers are shorter than asked, in spite of ignore_eos (limit 0 %)",
+            ),
+            (
+                |v, _| v.input_mismatch_share = Some(1.0),
+                "input_mismatch_share_max",
+                Soundness::Degraded,
+                "100 % of the prompts are of another length, by the server's count, than they were made (limit 0 %)",
+            ),
+            (
+                |v, _| v.token_mismatch_share = Some(0.06),
+                "token_mismatch_share_max",
+                Soundness::Degraded,
+                "6 % of the answers have another number of tokens by the server's count than by the tokenizer's (limit 5 %)",
+            ),
+            (
+                |v, _| v.foreign_cpu_during = Some(0.084),
+                "foreign_cpu_warn_share",
+                Soundness::Degraded,
+                "others used 8.4 % of the CPU while measuring",
+            ),
+        ];
+        for (change, limit, verdict, message) in rows {
+            let expected = (limit.to_owned(), verdict, message.to_owned());
+            assert_eq!(doubts(change), [expected]);
+        }
+    }
+
+    #[test]
+    fn the_worst_doubt_decides() {
+        let all = doubts(|v, _| {
+            v.error_share = Some(0.5);
+            v.client_busy_share = Some(1.0);
+        });
+        assert_eq!(all.len(), 2);
+        assert!(Soundness::ClientBound > Soundness::Degraded);
+    }
+
+    #[test]
+    fn small_runs_are_not_condemned_by_chance() {
+        let rows: [Change; 6] = [
+            // One late request of few is the largest value, not a 99th percentile.
+            |v, b| {
+                b.sent = 19;
+                v.dispatch_lag_p99_ms = Some(50.0);
+            },
+            |v, _| {
+                v.in_flight_asked = Some(4);
+                v.in_flight_mean = Some(3.8);
+            },
+            |v, b| {
+                b.window_ms = 100.0;
+                b.early_wall_ms = Some(1.0);
+                v.client_busy_share = Some(1.0);
+            },
+            // 10 requests at 10/s that take 1 s each end within 2 s: nothing is saturated.
+            |v, b| {
+                v.offered_per_s = Some(10.0);
+                v.achieved_per_s = Some(5.3);
+                b.window_ms = 1_900.0;
+                b.early_wall_ms = Some(1_000.0);
+            },
+            // 1 s of walls at the end of 12 s.
+            |v, b| {
+                v.offered_per_s = Some(10.0);
+                v.achieved_per_s = Some(9.2);
+                b.window_ms = 12_000.0;
+                b.early_wall_ms = Some(1_000.0);
+            },
+            |v, b| {
+                v.drift_share = Some(-0.4);
+                b.drift_noise_share = 0.6;
+            },
+        ];
+        for (row, change) in rows.into_iter().enumerate() {
+            assert_eq!(doubts(change), [], "row {row}");
+        }
+        // The median of few is judged.
+        let late = doubts(|v, b| {
+            b.sent = 5;
+            v.dispatch_lag_p50_ms = Some(20.0);
+        });
+        assert_eq!(late.len(), 1);
+    }
+
+    #[test]
+    fn two_doubts_keep_the_codes_of_their_warnings() {
+        let code = |limit: &str| warning_code(&degraded(limit, String::new())).to_owned();
+        assert_eq!(code("foreign_cpu_warn_share"), "foreign_cpu");
+        assert_eq!(code("token_mismatch_share_max"), "token_count_mismatch");
+        assert_eq!(code("drift_share_max"), "drift_share_max");
+    }
+}
