@@ -10,9 +10,7 @@ use contracts::run::{AllowFailures, Device, Dtype, Endpoint, Mode};
 
 use crate::plan::Order;
 
-pub use load::{
-    SweepBy, arrival, cache, dataset, extra, goodput, rate, share, sweep_by,
-};
+pub use load::{SweepBy, arrival, cache, dataset, extra, goodput, rate, share, sweep_by};
 
 /// Which modes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

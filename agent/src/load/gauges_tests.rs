@@ -39,7 +39,10 @@ fn told(spec: &RunSpec, samples: &[Sample]) -> (Validity, Basis) {
 
 fn about(value: Option<f64>, expected: f64) {
     let value = value.unwrap();
-    assert!((value - expected).abs() <= expected.abs() * 0.002, "{value} is not {expected}");
+    assert!(
+        (value - expected).abs() <= expected.abs() * 0.002,
+        "{value} is not {expected}"
+    );
 }
 
 #[test]
@@ -73,7 +76,10 @@ fn warm_up_and_aborted_requests_are_not_judged() {
     warmup.warmup = true;
     let (validity, basis) = told(&fake_spec(), &[warmup, failed(0, ErrorClass::Aborted)]);
     assert_eq!((validity.failed_requests, basis.sent), (0, 1));
-    assert_eq!((validity.error_share, validity.truncated_share), (None, None));
+    assert_eq!(
+        (validity.error_share, validity.truncated_share),
+        (None, None)
+    );
 }
 
 #[test]
@@ -87,7 +93,10 @@ fn failures_and_broken_answers_are_shares_of_what_ended() {
         broke_off,
     ];
     let (validity, _) = told(&fake_spec(), &samples);
-    assert_eq!((validity.failed_requests, validity.error_share), (3, Some(0.75)));
+    assert_eq!(
+        (validity.failed_requests, validity.error_share),
+        (3, Some(0.75))
+    );
     assert_eq!(validity.truncated_share, Some(0.5));
 }
 
@@ -123,7 +132,9 @@ fn drift_is_the_last_third_over_the_first() {
     let mut spec = fake_spec();
     spec.workload.n_runs = 60;
     let run = |wall: fn(u32) -> u64| -> Vec<Sample> {
-        (0..60).map(|i| sample(i, u64::from(i) * 100, wall(i))).collect()
+        (0..60)
+            .map(|i| sample(i, u64::from(i) * 100, wall(i)))
+            .collect()
     };
     let (steady, basis) = told(&spec, &run(|i| 50 + u64::from(i % 5)));
     assert!(steady.drift_share.unwrap().abs() < 0.01);

@@ -167,14 +167,12 @@ impl Gaps {
             Arrival::Constant => Shape::Constant,
             Arrival::Poisson => Shape::Poisson,
             // Mean = shape × scale.
-            Arrival::Gamma { shape } => {
-                Shape::Gamma(
-                    Gamma::new(shape, shape.recip()).map_err(|error| ScheduleError {
-                        field: "workload.load.arrival.shape",
-                        why: error.to_string(),
-                    })?,
-                )
-            }
+            Arrival::Gamma { shape } => Shape::Gamma(Gamma::new(shape, shape.recip()).map_err(
+                |error| ScheduleError {
+                    field: "workload.load.arrival.shape",
+                    why: error.to_string(),
+                },
+            )?),
         };
         Ok(Self { rng, shape })
     }

@@ -103,7 +103,10 @@ fn gaps_have_the_moments_of_their_distribution() {
     ] {
         let (mean, spread) = moments(arrival);
         assert!((mean - 1.0).abs() < 0.001, "{arrival:?}: mean {mean}");
-        assert!((spread - cv).abs() < 0.05 * cv + 1e-6, "{arrival:?}: {spread} is not {cv}");
+        assert!(
+            (spread - cv).abs() < 0.05 * cv + 1e-6,
+            "{arrival:?}: {spread} is not {cv}"
+        );
     }
 }
 
@@ -112,7 +115,10 @@ fn the_measured_arrivals_do_not_depend_on_the_warm_up() {
     let gaps = |warmup: usize| -> Vec<u64> {
         let made = Schedule::open(10.0, Arrival::Poisson, 3, counts(warmup, 50)).unwrap();
         let from_ns = made.offsets_ns[warmup];
-        made.offsets_ns[warmup..].iter().map(|ns| ns - from_ns).collect()
+        made.offsets_ns[warmup..]
+            .iter()
+            .map(|ns| ns - from_ns)
+            .collect()
     };
     let (without, with) = (gaps(0), gaps(9));
     assert_eq!(without, with);
@@ -152,5 +158,8 @@ fn a_duration_with_too_many_arrivals_is_refused_by_field() {
 #[test]
 fn a_burst_is_due_at_once() {
     let made = Schedule::burst(counts(2, 3));
-    assert_eq!((made.offsets_ns, made.warmup, made.span_ns), (vec![0; 5], 2, 0));
+    assert_eq!(
+        (made.offsets_ns, made.warmup, made.span_ns),
+        (vec![0; 5], 2, 0)
+    );
 }

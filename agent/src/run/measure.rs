@@ -154,7 +154,10 @@ impl<'a> Progress<'a> {
                 (self.measured as f64 * duration_ms as f64 / passed_ms) as u64
             }
         };
-        (self.measured, total.clamp(self.measured, most.max(self.measured)))
+        (
+            self.measured,
+            total.clamp(self.measured, most.max(self.measured)),
+        )
     }
 }
 
@@ -253,7 +256,9 @@ impl<'a> Watch<'a> {
 
     fn lock(&self) -> MutexGuard<'_, Measuring> {
         // No holder of it can panic half way through a change.
-        self.measuring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.measuring
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -37,10 +37,7 @@ pub trait Export {
 
 /// Whole runs, as tests write them.
 #[cfg(test)]
-fn all(
-    runs: &[crate::record::RunWithSamples],
-    export: io::Result<impl Export>,
-) -> io::Result<()> {
+fn all(runs: &[crate::record::RunWithSamples], export: io::Result<impl Export>) -> io::Result<()> {
     let mut export = export?;
     for run in runs {
         export.run(&run.run)?;

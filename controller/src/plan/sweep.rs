@@ -223,7 +223,11 @@ impl Search {
             return Some(Stop::ClientBound);
         }
         let best_of_all = self.best();
-        let fell = |point: &Point| point.good_per_s.is_some_and(|g| g < best_of_all * FALL_SHARE);
+        let fell = |point: &Point| {
+            point
+                .good_per_s
+                .is_some_and(|g| g < best_of_all * FALL_SHARE)
+        };
         if let Some((before, [one, two])) = self.points.split_last_chunk::<2>() {
             if best_of_all <= 0.0 {
                 return Some(Stop::NoneGood);
@@ -356,7 +360,10 @@ mod tests {
             ..at(n, 0.0)
         };
         let (search, levels) = sweep(FROM_ONE, failing);
-        assert_eq!((search.stop(), search.knee()), (Some(Stop::Failed), Some(3.0)));
+        assert_eq!(
+            (search.stop(), search.knee()),
+            (Some(Stop::Failed), Some(3.0))
+        );
         assert_eq!(levels, [1.0, 2.0, 4.0, 3.0]);
         let bound = |n: f64| Point {
             client_bound: n >= 4.0,

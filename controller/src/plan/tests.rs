@@ -138,12 +138,7 @@ fn offline_arms_count_requests_where_online_ones_count_time() {
 
 #[test]
 fn the_same_chapter_twice_is_two_arms() {
-    let twice = plan(request(
-        &["ch02", "ch02"],
-        &[Mode::Online],
-        1,
-        Order::Abba,
-    ));
+    let twice = plan(request(&["ch02", "ch02"], &[Mode::Online], 1, Order::Abba));
     assert_eq!(letters(&twice), "ab");
     assert_eq!(
         twice.arms.first().unwrap().arm,

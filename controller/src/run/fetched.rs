@@ -154,7 +154,9 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
-        let error = Fetched::beside(Path::new("/no/such/bench.db")).err().unwrap();
+        let error = Fetched::beside(Path::new("/no/such/bench.db"))
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("/no/such"), "{error}");
     }
 }

@@ -31,7 +31,10 @@ pub struct Curve {
 pub fn render(curves: &[Curve], format: Format) -> serde_json::Result<String> {
     let mut text = String::new();
     for curve in curves {
-        let head = format!("sweep of {} (#{}) on {}", curve.engine, curve.arm, curve.agent);
+        let head = format!(
+            "sweep of {} (#{}) on {}",
+            curve.engine, curve.arm, curve.agent
+        );
         let format = match format {
             Format::Markdown => {
                 text.push_str(&format!("### {head}\n\n"));

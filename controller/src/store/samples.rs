@@ -46,7 +46,11 @@ impl EncodedSample {
     /// Bytes of what has no bound of its own.
     fn bytes(&self) -> usize {
         self.sample.text.as_ref().map_or(0, String::len)
-            + self.sample.output_ids.as_ref().map_or(0, |ids| 8 * ids.len())
+            + self
+                .sample
+                .output_ids
+                .as_ref()
+                .map_or(0, |ids| 8 * ids.len())
             + self.event_times.as_ref().map_or(0, Vec::len)
     }
 }

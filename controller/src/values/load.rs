@@ -60,9 +60,8 @@ pub fn arrival(word: &str) -> Result<Arrival, String> {
 pub fn goodput(word: &str) -> Result<Slo, String> {
     let mut slo = Slo::default();
     for part in word.split(',') {
-        let wrong = |why: &str| {
-            format!("`{part}`: {why}; write it as ttft=200,tpot=50,wall=2000, in ms")
-        };
+        let wrong =
+            |why: &str| format!("`{part}`: {why}; write it as ttft=200,tpot=50,wall=2000, in ms");
         let (name, limit) = part.split_once('=').ok_or_else(|| wrong("no limit"))?;
         let place = match name.trim() {
             "ttft" => &mut slo.ttft_ms,
@@ -145,12 +144,16 @@ mod tests {
         for word in ["0", "-1", "nan", "", "fast", "infinity", "1e400"] {
             assert!(rate(word).is_err(), "{word}");
         }
-        assert_eq!(
-            arrival("gamma:0.5").unwrap(),
-            Arrival::Gamma { shape: 0.5 }
-        );
+        assert_eq!(arrival("gamma:0.5").unwrap(), Arrival::Gamma { shape: 0.5 });
         assert_eq!(arrival("poisson").unwrap(), Arrival::Poisson);
-        for word in ["gamma", "gamma:", "gamma:0", "poisson:1", "even", "gamma:inf"] {
+        for word in [
+            "gamma",
+            "gamma:",
+            "gamma:0",
+            "poisson:1",
+            "even",
+            "gamma:inf",
+        ] {
             assert!(arrival(word).is_err(), "{word}");
         }
     }
@@ -191,7 +194,10 @@ mod tests {
 
     #[test]
     fn shares_data_sets_and_caches_have_one_spelling() {
-        assert_eq!((share("0.25").unwrap(), share("25%").unwrap()), (0.25, 0.25));
+        assert_eq!(
+            (share("0.25").unwrap(), share("25%").unwrap()),
+            (0.25, 0.25)
+        );
         for word in ["1.5", "-0.1", "nan", "101%", ""] {
             assert!(share(word).is_err(), "{word}");
         }

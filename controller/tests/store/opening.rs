@@ -83,7 +83,8 @@ async fn a_read_only_file_is_read_and_not_written() {
     // The connection itself is read-only, whatever the command is.
     let error = store
         .finish_run(&ended(run), ok(Vec::new()), &[])
-        .await.unwrap_err();
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly(_)), "{error}");
 }
 

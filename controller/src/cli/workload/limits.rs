@@ -58,5 +58,7 @@ pub fn milliseconds(flag: &str, duration: Duration, least_ms: u64) -> anyhow::Re
         return Ok(ms);
     }
     let hours = defaults::RUN_DEADLINE.as_secs() / 3600;
-    Err(usage(format!("{flag} {ms}ms: give {least_ms}ms to {hours}h")))
+    Err(usage(format!(
+        "{flag} {ms}ms: give {least_ms}ms to {hours}h"
+    )))
 }

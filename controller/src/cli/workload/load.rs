@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use contracts::defaults::{
-    CONCURRENCY_MAX, N_RUNS_MAX, RATE_PER_S_MAX, WARMUP_MAX,
-};
+use contracts::defaults::{CONCURRENCY_MAX, N_RUNS_MAX, RATE_PER_S_MAX, WARMUP_MAX};
 use contracts::run::{AllowFailures, Arrival, Load, Slo};
 
 use super::arms::{Arms, needs_online};
@@ -22,7 +20,12 @@ use crate::values::{self, SweepBy};
 pub struct LoadArgs {
     /// Measured requests of a run; under --sweep, the least of each point [default: 20, or all of
     /// a trace]
-    #[arg(long, visible_alias = "num-prompts", value_name = "N", conflicts_with = "duration")]
+    #[arg(
+        long,
+        visible_alias = "num-prompts",
+        value_name = "N",
+        conflicts_with = "duration"
+    )]
     n_runs: Option<u32>,
     /// Online: send for this long instead, then wait for the last answers
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
@@ -32,7 +35,12 @@ pub struct LoadArgs {
     warmup: Option<u32>,
     /// Slots: each sends its next request when it has its answer; more than one number makes a run
     /// each. With --rate or --trace, the most in flight [default: 1]
-    #[arg(long, visible_alias = "max-concurrency", value_delimiter = ',', value_name = "N[,N…]")]
+    #[arg(
+        long,
+        visible_alias = "max-concurrency",
+        value_delimiter = ',',
+        value_name = "N[,N…]"
+    )]
     concurrency: Vec<u32>,
     /// Requests a second, whatever became of those before; more than one number makes a run each,
     /// inf sends all at once
@@ -159,12 +167,7 @@ fn rates(given: &[f64]) -> anyhow::Result<Vec<f64>> {
     Ok(rates)
 }
 
-fn loads(
-    slots: &[u32],
-    rates: &[f64],
-    arrival: Arrival,
-    trace: bool,
-) -> anyhow::Result<Vec<Load>> {
+fn loads(slots: &[u32], rates: &[f64], arrival: Arrival, trace: bool) -> anyhow::Result<Vec<Load>> {
     if rates.is_empty() && !trace {
         let slots = if slots.is_empty() { &[1][..] } else { slots };
         let closed = slots.iter().map(|n| Load::Closed { concurrency: *n });

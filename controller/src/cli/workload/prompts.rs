@@ -33,7 +33,12 @@ pub struct PromptArgs {
           value_parser = prompts::length, conflicts_with_all = ["max_tokens", "trace"])]
     output_len: Option<Length>,
     /// Tokens at the beginning of --input-len that prompts share
-    #[arg(long, visible_alias = "random-prefix-len", value_name = "N", requires = "input_len")]
+    #[arg(
+        long,
+        visible_alias = "random-prefix-len",
+        value_name = "N",
+        requires = "input_len"
+    )]
     prefix_len: Option<u32>,
     /// Share of the requests that begin with it: 0.5 or 50% [default: all]
     #[arg(long, value_name = "SHARE", value_parser = values::share, requires = "prefix_len")]
