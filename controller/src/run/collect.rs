@@ -19,7 +19,6 @@ use crate::fleet::{AgentClient, FleetError};
 use crate::light::Light;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
-use crate::stats::gaps::GapCounts;
 use crate::stats::window::Shape;
 use crate::store::{RunFilter, Store, StoreError};
 
@@ -124,7 +123,7 @@ pub enum Reach {
 /// What was brought home from one agent.
 pub struct Collected {
     /// The runs, each at its end.
-    pub runs: Vec<RunWithSamples>,
+    pub runs: Vec<RunRecord>,
     /// The worst that was met on the way; each trouble was told on the console.
     pub exit: Exit,
 }
@@ -170,7 +169,7 @@ pub async fn leftovers(
         }
         let done = if unstored {
             let ended = bring_home(store, &host.client, run, interrupt, |_| {});
-            ended.await.map(|run| collected.runs.push(run))
+            ended.await.map(|run| collected.runs.push(run.run))
         } else {
             acknowledge_if_ended(host, status).await
         };
@@ -193,7 +192,7 @@ pub async fn leftovers(
         collected.runs.push(store_lost(store, run).await?);
     }
     for run in &collected.runs {
-        console.note(&collected_line(&run.run));
+        console.note(&collected_line(run));
     }
     Ok(collected)
 }
@@ -225,7 +224,7 @@ fn is_lost(run: &RunRecord, host: &Host, there: &[RunStatus], reach: Reach) -> b
         && !there.iter().any(|status| status.run_id == run.run_id)
 }
 
-async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamples> {
+async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunRecord> {
     let status = RunStatus {
         state: RunState::Failed,
         ended_unix_ms: Some(crate::now_unix_ms()),
@@ -238,11 +237,7 @@ async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamp
     };
     let run = RunRecord { status, ..run };
     store.finish_run(&run, std::iter::empty(), &[]).await?;
-    Ok(RunWithSamples {
-        run,
-        samples: Vec::new(),
-        gaps: GapCounts::default(),
-    })
+    Ok(run)
 }
 
 fn collected_line(run: &RunRecord) -> String {

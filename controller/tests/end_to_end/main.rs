@@ -10,4 +10,5 @@
 mod builds;
 mod interrupts;
 mod lab;
+mod loads;
 mod main_job;

@@ -4,4 +4,5 @@
 
 mod fixtures;
 mod opening;
+mod reading;
 mod storing;
