@@ -74,6 +74,7 @@ async fn store_end(
         anyhow::Ok((fetched, light))
     });
     let (mut fetched, light) = reading.await.context("reading samples")??;
+    light.warn(&run.run_id);
     let run = RunRecord {
         stats: bench_stats(&light.samples, Shape::of(&followed.status)),
         status: followed.status,
@@ -92,21 +93,16 @@ async fn store_end(
     })
 }
 
-/// What figures need of the lines. Event times of another build's encoding are stored as they are
-/// and not counted.
+/// What figures need of the lines.
 fn light(fetched: &mut Fetched) -> anyhow::Result<Light> {
     let mut light = Light::default();
-    let mut unread = 0;
     for sample in fetched.samples().context("the file of samples")? {
         let mut sample = sample.map_err(anyhow::Error::msg)?;
         let blob = match sample.event_times.take() {
             Some(times) => Some((times.encoding, STANDARD.decode(&times.base64)?)),
             None => None,
         };
-        unread += u32::from(light.take(sample, blob.as_ref()).is_err());
-    }
-    if unread > 0 {
-        tracing::warn!("event times of {unread} requests cannot be read by this build");
+        light.take(sample, blob.as_ref());
     }
     Ok(light)
 }

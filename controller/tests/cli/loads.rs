@@ -243,7 +243,7 @@ fn prompts_and_caches_go_into_the_work() {
         "--served-model-name",
         "m",
         "--header",
-        "X-Team: blue",
+        "X-Team: hunter2",
         "--extra",
         "min_p=0.1",
         "--no-keepalive",
@@ -257,7 +257,7 @@ fn prompts_and_caches_go_into_the_work() {
     assert_eq!(server["arm"]["no_keepalive"], true);
     assert_eq!(server["workload"]["model"], "m");
     assert_eq!(server["slo"]["ttft_ms"], 200.0);
-    assert!(!server.to_string().contains("blue"));
+    assert!(!server.to_string().contains("hunter2"));
     assert_eq!(
         spec(&["--url", "http://box"])["workload"]["model"],
         "unnamed"
