@@ -46,7 +46,8 @@ pub fn facts(run: &Measured<'_>) -> Vec<Fact> {
     facts
 }
 
-fn workload_facts(workload: &Workload) -> Vec<Fact> {
+/// What was asked, always the same fields in the same order.
+pub fn workload_facts(workload: &Workload) -> Vec<Fact> {
     let sampling = &workload.sampling;
     let of = |field, value: String| fact(Part::Workload, field, Some(value));
     vec![

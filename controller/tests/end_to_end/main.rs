@@ -12,4 +12,5 @@ mod doctor;
 mod foreign;
 mod interrupts;
 mod lab;
+mod loads;
 mod main_job;
