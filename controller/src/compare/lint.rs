@@ -1,13 +1,13 @@
 //! What differs between two sides, and which differences and faults forbid comparing them.
 
-use contracts::run::{Device, Dtype, EngineRef, Mode, RunState};
+use contracts::run::{Device, Dtype, EngineRef, Mode, RunState, Soundness};
 use serde::Serialize;
 
 use crate::compare::Measured;
 use crate::compare::facts::{self, Part};
 use crate::compare::outputs::Outputs;
 use crate::record::RunRecord;
-use crate::show::words;
+use crate::show::{self, words};
 use crate::stats::bench::measured;
 
 /// One field that differs.
@@ -52,6 +52,8 @@ pub enum ReasonCode {
     FailedRun,
     /// A run has failed requests.
     FailedRequests,
+    /// The client, not the server, may be what was measured.
+    ClientBound,
     /// A run has no successful request.
     NothingMeasured,
     /// Both sides are the same runs.
@@ -187,6 +189,25 @@ pub fn faults(side: &str, run: &Measured<'_>) -> Option<Reason> {
     })
 }
 
+/// A run in which the client may be what was measured.
+pub fn client_bound(side: &str, record: &RunRecord) -> Option<Reason> {
+    let validity = &record.status.validity;
+    if validity.verdict != Soundness::ClientBound {
+        return None;
+    }
+    let verdict = show::validity::verdict(validity);
+    let id = &record.run_id;
+    Some(Reason {
+        code: ReasonCode::ClientBound,
+        message: format!("the {side}'s run {id} is {verdict}"),
+        todo: format!(
+            "offer fewer requests at a time or fewer a second, or free CPU on {} (`controller calibrate --client` measures its floor); then {}",
+            record.hostname,
+            rerun(record, record)
+        ),
+    })
+}
+
 fn failure(side: &str, record: &RunRecord) -> String {
     let id = &record.run_id;
     match &record.status.failure {
@@ -267,11 +288,17 @@ impl Reason {
 fn rerun(base: &RunRecord, candidate: &RunRecord) -> String {
     let mut chapters: Vec<&str> = Vec::new();
     let mut engines: Vec<&str> = Vec::new();
+    let mut urls: Vec<&str> = Vec::new();
     for run in [base, candidate] {
-        if let EngineRef::Named { name, .. } = &run.status.spec.arm.engine
-            && !engines.contains(&name.as_str())
+        let (names, name) = match &run.status.spec.arm.engine {
+            EngineRef::Chapter { .. } => (&mut engines, None),
+            EngineRef::Named { name, .. } => (&mut engines, Some(name.as_str())),
+            EngineRef::Url { url, .. } => (&mut urls, Some(url.as_str())),
+        };
+        if let Some(name) = name
+            && !names.contains(&name)
         {
-            engines.push(name);
+            names.push(name);
         }
         if let Some(id) = chapter(run)
             && !chapters.contains(&id)
@@ -286,7 +313,11 @@ fn rerun(base: &RunRecord, candidate: &RunRecord) -> String {
         (_, Mode::Online) => "online",
     };
     let mut command = "run `controller run".to_owned();
-    for (flag, values) in [("--chapter", chapters), ("--engine", engines)] {
+    for (flag, values) in [
+        ("--chapter", chapters),
+        ("--engine", engines),
+        ("--url", urls),
+    ] {
         if !values.is_empty() {
             command.push_str(&format!(" {flag} {}", values.join(",")));
         }

@@ -10,6 +10,7 @@ use crate::record::RunWithSamples;
 
 fn measured(run: &RunWithSamples) -> Measured<'_> {
     Measured {
+        gaps: &run.gaps,
         run: &run.run,
         samples: &run.samples,
     }
@@ -238,4 +239,26 @@ fn the_promise_binds_in_f32_on_a_cpu() {
         chapter: None,
     };
     assert!(!must_agree(&ch01, &foreign, &all));
+}
+
+#[test]
+fn what_to_run_names_engines_of_others_and_servers_that_run_already() {
+    let of = |engine: EngineRef| {
+        let mut run = fixtures::run("01", "other", Mode::Online);
+        run.status.spec.arm.engine = engine;
+        run
+    };
+    let named = of(EngineRef::Named {
+        name: "llama-cpp".to_owned(),
+        chapter: None,
+    });
+    let url = of(EngineRef::Url {
+        url: "http://127.0.0.1:8000".to_owned(),
+        served_name: None,
+    });
+    assert_eq!(
+        rerun(&named, &url),
+        "run `controller run --engine llama-cpp --url http://127.0.0.1:8000 --mode online --model dummy:tiny-llm`"
+    );
+    assert!(!must_agree(&named, &url, &|_| true), "nobody promised it");
 }
