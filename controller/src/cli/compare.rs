@@ -42,7 +42,8 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let pairing = pair(&base, &candidate, &runs).map_err(refusal)?;
     let mut samples = BTreeMap::new();
     for run_id in pairing.run_ids() {
-        samples.insert(run_id.to_owned(), store.answers(run_id).await?);
+        let run = store.run_by_prefix(run_id).await?;
+        samples.insert(run_id.to_owned(), store.with_samples(run).await?);
     }
     store.close().await;
     let table = local::chapters().unwrap_or_default();

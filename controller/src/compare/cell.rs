@@ -4,16 +4,13 @@
 //! runs are never pooled.
 
 use contracts::run::Mode;
-use contracts::sample::{Sample, TimingSource};
-use contracts::stats::BenchStats;
 use serde::Serialize;
 
 use crate::compare::Measured;
+use crate::compare::reduced::{Missing, OfRun, Reduced, unless_zero};
 use crate::show::words;
-use crate::stats::bench::{bench_stats, measured};
 use crate::stats::mean;
-use crate::stats::quantile::{PERCENTILES, Percentile, percentile};
-use crate::stats::window::Shape;
+use crate::stats::quantile::{PERCENTILES, smallest_n};
 
 /// One metric of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,6 +21,8 @@ pub struct Row {
     pub label: String,
     /// Unit of the figures and of the difference.
     pub unit: Unit,
+    /// Whether the sides are judged by it; all else is to look at.
+    pub primary: bool,
     /// The base's figure.
     pub base: Figure,
     /// The candidate's.
@@ -71,64 +70,146 @@ pub struct Overhead {
     pub mean_ms: Option<f64>,
 }
 
-/// A figure of one run, or why it has none.
-type OfRun = Result<f64, Missing>;
+/// Percentiles of TTFT and of the gaps that are shown: those that sides are judged by.
+const JUDGED: [(&str, f64); 2] = [("p50", 0.5), ("p95", 0.95)];
 
-enum Missing {
-    NotMeasured,
-    TooFew { needs: u64, has: u64 },
-}
-
-/// One run, reduced once.
-struct Reduced {
-    stats: BenchStats,
-    timing: Option<TimingSource>,
-    timing_mixed: bool,
-}
-
-/// All rows. Without `comparable` there are figures and neither ratios nor differences. TTFT and
-/// TPOT are left out where neither side has them.
+/// All rows. Without `comparable` there are figures and neither ratios nor differences. Metrics
+/// that neither side has are left out.
 pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], comparable: bool) -> Vec<Row> {
     let (base, candidate) = (reduce(base), reduce(candidate));
-    let row = |metric: &str, label: &str, unit, of: &dyn Fn(&BenchStats) -> OfRun| {
-        let (base, candidate) = (figure(&base, of), figure(&candidate, of));
-        finish(metric, label, unit, base, candidate, comparable)
+    let table = Rows {
+        base: &base,
+        candidate: &candidate,
+        comparable,
     };
     let mut rows = vec![
-        row("req_per_s", "Req/s", Unit::ReqPerS, &|s| Ok(s.req_per_s)),
-        row("tok_per_s", "Tok/s", Unit::TokPerS, &|s| Ok(s.tok_per_s)),
-        row("wall_ms", "Wall mean", Unit::Ms, &|s| Ok(s.wall_ms)),
+        table.row("req_per_s", "Req/s", Unit::ReqPerS, &|r| {
+            Ok(r.stats.req_per_s)
+        }),
+        table.row("tok_per_s", "Tok/s", Unit::TokPerS, &|r| {
+            Ok(r.stats.tok_per_s)
+        }),
     ];
-    for (name, q) in PERCENTILES {
-        rows.push(row(
-            &format!("wall_ms_{name}"),
-            &format!("Wall {name}"),
-            Unit::Ms,
-            &|stats| match percentile(&stats.wall_times, q) {
-                Percentile::Known { value, .. } | Percentile::Pooled { value } => Ok(value),
-                Percentile::TooFew { needs, has } => Err(Missing::TooFew { needs, has }),
-            },
-        ));
+    if table.all(|run| run.open_loop) {
+        let of = |r: &Reduced<'_>| r.wall_from_due_mean();
+        rows.push(table.row("wall_from_due_ms", "Wall from due mean", Unit::Ms, &of));
+        rows.extend(PERCENTILES.map(|(name, q)| {
+            table.percentile("wall_from_due_ms", "Wall from due", name, &|r| {
+                r.wall_from_due(q)
+            })
+        }));
     }
-    let timing_note = timing_note(&base, &candidate);
-    for mut timing in [
-        row("ttft_ms", "TTFT", Unit::Ms, &|s| unless_zero(s.ttft_ms)),
-        row("tpot_ms", "TPOT", Unit::Ms, &|s| unless_zero(s.tpot_ms)),
-    ] {
-        if timing.base.value.is_none() && timing.candidate.value.is_none() {
-            continue;
-        }
-        if timing.ratio.is_some() && timing_note.is_some() {
-            timing.ratio = None;
-            timing.difference = None;
-            timing.note = timing_note.clone();
-        }
-        rows.push(timing);
+    rows.push(table.row("wall_ms", "Wall mean", Unit::Ms, &|r| Ok(r.stats.wall_ms)));
+    rows.extend(
+        PERCENTILES.map(|(name, q)| table.percentile("wall_ms", "Wall", name, &|r| r.wall(q))),
+    );
+    rows.extend(table.timing());
+    rows.push(
+        table.row("output_tokens", "Tokens out", Unit::Tokens, &|r| {
+            Ok(r.stats.output_tokens)
+        }),
+    );
+    let primary = table.primary();
+    for row in &mut rows {
+        row.primary = primary.contains(&row.metric.as_str());
     }
-    rows.push(row("output_tokens", "Tokens out", Unit::Tokens, &|s| {
-        Ok(s.output_tokens)
-    }));
     rows
+}
+
+/// Both sides, reduced.
+struct Rows<'r, 'a> {
+    base: &'r [Reduced<'a>],
+    candidate: &'r [Reduced<'a>],
+    comparable: bool,
+}
+
+impl Rows<'_, '_> {
+    fn row(
+        &self,
+        metric: &str,
+        label: &str,
+        unit: Unit,
+        of: &dyn Fn(&Reduced<'_>) -> OfRun,
+    ) -> Row {
+        let (base, candidate) = (figure(self.base, of), figure(self.candidate, of));
+        let both = base.value.zip(candidate.value).filter(|_| self.comparable);
+        Row {
+            metric: metric.to_owned(),
+            label: label.to_owned(),
+            unit,
+            primary: false,
+            base,
+            candidate,
+            ratio: both.map(|(b, c)| c / b).filter(|ratio| ratio.is_finite()),
+            difference: both.map(|(b, c)| c - b),
+            note: None,
+        }
+    }
+
+    fn percentile(
+        &self,
+        metric: &str,
+        label: &str,
+        name: &str,
+        of: &dyn Fn(&Reduced<'_>) -> OfRun,
+    ) -> Row {
+        let (metric, label) = (format!("{metric}_{name}"), format!("{label} {name}"));
+        self.row(&metric, &label, Unit::Ms, of)
+    }
+
+    /// TTFT, TPOT and, online, their percentiles and the gaps; no ratio between two clocks.
+    fn timing(&self) -> Vec<Row> {
+        let mut rows = vec![self.row("ttft_ms", "TTFT", Unit::Ms, &|r| {
+            unless_zero(r.stats.ttft_ms)
+        })];
+        let online = self.all(|run| run.online);
+        if online {
+            rows.extend(
+                JUDGED.map(|(name, q)| self.percentile("ttft_ms", "TTFT", name, &|r| r.ttft(q))),
+            );
+        }
+        rows.push(self.row("tpot_ms", "TPOT", Unit::Ms, &|r| {
+            unless_zero(r.stats.tpot_ms)
+        }));
+        if online {
+            rows.extend(
+                JUDGED.map(|(name, q)| self.percentile("itl_ms", "ITL", name, &|r| r.itl(q))),
+            );
+        }
+        let nobody = |figure: &Figure| figure.missing.as_deref() == Some(NOT_MEASURED);
+        rows.retain(|row| !(nobody(&row.base) && nobody(&row.candidate)));
+        let note = timing_note(self.base, self.candidate);
+        for row in rows.iter_mut().filter(|row| row.ratio.is_some()) {
+            if note.is_some() {
+                row.ratio = None;
+                row.difference = None;
+                row.note = note.clone();
+            }
+        }
+        rows
+    }
+
+    /// What the sides are judged by: offline the median wall time, online tokens per second and
+    /// the medians of TTFT and wall time, from due in an open loop; where every run has requests
+    /// enough, p95 in the medians' place.
+    fn primary(&self) -> Vec<&'static str> {
+        let enough = |run: &Reduced<'_>| u64::from(run.stats.n_runs) >= smallest_n(0.95);
+        let tails = self.all(enough);
+        if !self.all(|run| run.online) {
+            return vec!["wall_ms_p50"];
+        }
+        let (ttft, wall) = match (tails, self.all(|run| run.open_loop)) {
+            (false, false) => ("ttft_ms_p50", "wall_ms_p50"),
+            (false, true) => ("ttft_ms_p50", "wall_from_due_ms_p50"),
+            (true, false) => ("ttft_ms_p95", "wall_ms_p95"),
+            (true, true) => ("ttft_ms_p95", "wall_from_due_ms_p95"),
+        };
+        vec!["tok_per_s", ttft, wall]
+    }
+
+    fn all(&self, is: impl Fn(&Reduced<'_>) -> bool) -> bool {
+        self.base.iter().chain(self.candidate).all(is)
+    }
 }
 
 /// Online − offline of the wall time, whichever side is the base.
@@ -148,22 +229,16 @@ pub fn overhead(base: &[Measured<'_>], candidate: &[Measured<'_>]) -> Overhead {
     }
 }
 
-fn reduce(runs: &[Measured<'_>]) -> Vec<Reduced> {
-    let reduced = runs.iter().filter_map(|run| {
-        let mut sources = measured(run.samples).filter_map(|s: &Sample| s.timing_source);
-        let timing = sources.next();
-        Some(Reduced {
-            stats: bench_stats(run.samples, Shape::of(&run.run.status))?,
-            timing,
-            timing_mixed: sources.any(|source| Some(source) != timing),
-        })
-    });
-    reduced.collect()
+fn reduce<'a>(runs: &[Measured<'a>]) -> Vec<Reduced<'a>> {
+    runs.iter().filter_map(Reduced::of).collect()
 }
 
+/// A figure that no request of the side has.
+const NOT_MEASURED: &str = "not measured";
+
 /// Mean over runs; missing as soon as one run has no value.
-fn figure(runs: &[Reduced], of: &dyn Fn(&BenchStats) -> OfRun) -> Figure {
-    let values: Result<Vec<f64>, Missing> = runs.iter().map(|run| of(&run.stats)).collect();
+fn figure(runs: &[Reduced<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> Figure {
+    let values: Result<Vec<f64>, Missing> = runs.iter().map(of).collect();
     let missing = match values {
         Ok(values) => match mean(&values) {
             Some(value) => {
@@ -172,9 +247,9 @@ fn figure(runs: &[Reduced], of: &dyn Fn(&BenchStats) -> OfRun) -> Figure {
                     missing: None,
                 };
             }
-            None => "not measured".to_owned(),
+            None => NOT_MEASURED.to_owned(),
         },
-        Err(Missing::NotMeasured) => "not measured".to_owned(),
+        Err(Missing::NotMeasured) => NOT_MEASURED.to_owned(),
         Err(Missing::TooFew { needs, has }) => words::too_few(needs, has),
     };
     Figure {
@@ -183,37 +258,8 @@ fn figure(runs: &[Reduced], of: &dyn Fn(&BenchStats) -> OfRun) -> Figure {
     }
 }
 
-fn finish(
-    metric: &str,
-    label: &str,
-    unit: Unit,
-    base: Figure,
-    candidate: Figure,
-    comparable: bool,
-) -> Row {
-    let both = base.value.zip(candidate.value).filter(|_| comparable);
-    Row {
-        metric: metric.to_owned(),
-        label: label.to_owned(),
-        unit,
-        base,
-        candidate,
-        ratio: both.map(|(b, c)| c / b).filter(|ratio| ratio.is_finite()),
-        difference: both.map(|(b, c)| c - b),
-        note: None,
-    }
-}
-
-fn unless_zero(ms: f64) -> OfRun {
-    if ms == 0.0 {
-        Err(Missing::NotMeasured)
-    } else {
-        Ok(ms)
-    }
-}
-
 /// Why TTFT and TPOT of two sides are not compared: they are on different clocks.
-fn timing_note(base: &[Reduced], candidate: &[Reduced]) -> Option<String> {
+fn timing_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<String> {
     if base.iter().chain(candidate).any(|run| run.timing_mixed) {
         return Some("a run mixes two clocks".to_owned());
     }

@@ -136,6 +136,7 @@ fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
         .iter()
         .map(|(k, v)| format!("{k}={v}"))
         .collect();
+    let extra: Vec<String> = arm.extra.iter().map(|(k, v)| format!("{k}={v}")).collect();
     let of = |field, value| fact(Part::Arm, field, value);
     vec![
         of("mode", Some(words::snake(&arm.mode))),
@@ -151,6 +152,14 @@ fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
         ),
         of("stream", Some(arm.stream.to_string())),
         of("options", Some(options.join(" "))),
+        of("headers", Some(arm.header_names.join(" "))),
+        of("extra", Some(extra.join(" "))),
+        of("keep-alive", Some((!arm.no_keepalive).to_string())),
+        of(
+            "model's name in requests",
+            provenance.and_then(|p| p.served_name.clone()),
+        ),
+        of("command", provenance.map(|p| p.command.join(" "))),
         of(
             "engine build",
             provenance.and_then(|p| p.engine_build.clone()),

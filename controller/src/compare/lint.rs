@@ -1,13 +1,13 @@
 //! What differs between two sides, and which differences and faults forbid comparing them.
 
-use contracts::run::{Device, Dtype, EngineRef, Mode, RunState};
+use contracts::run::{Device, Dtype, EngineRef, Mode, RunState, Soundness};
 use serde::Serialize;
 
 use crate::compare::Measured;
 use crate::compare::facts::{self, Part};
 use crate::compare::outputs::Outputs;
 use crate::record::RunRecord;
-use crate::show::words;
+use crate::show::{self, words};
 use crate::stats::bench::measured;
 
 /// One field that differs.
@@ -52,6 +52,8 @@ pub enum ReasonCode {
     FailedRun,
     /// A run has failed requests.
     FailedRequests,
+    /// The client, not the server, may be what was measured.
+    ClientBound,
     /// A run has no successful request.
     NothingMeasured,
     /// Both sides are the same runs.
@@ -184,6 +186,25 @@ pub fn faults(side: &str, run: &Measured<'_>) -> Option<Reason> {
         code,
         message,
         todo,
+    })
+}
+
+/// A run in which the client may be what was measured.
+pub fn client_bound(side: &str, record: &RunRecord) -> Option<Reason> {
+    let validity = &record.status.validity;
+    if validity.verdict != Soundness::ClientBound {
+        return None;
+    }
+    let verdict = show::validity::verdict(validity);
+    let id = &record.run_id;
+    Some(Reason {
+        code: ReasonCode::ClientBound,
+        message: format!("the {side}'s run {id} is {verdict}"),
+        todo: format!(
+            "offer fewer requests at a time or fewer a second, or free CPU on {} (`controller calibrate --client` measures its floor); then {}",
+            record.hostname,
+            rerun(record, record)
+        ),
     })
 }
 

@@ -12,11 +12,12 @@ mod facts;
 pub mod lint;
 pub mod outputs;
 pub mod pairing;
+mod reduced;
 pub mod work;
 
 use std::collections::BTreeMap;
 
-use contracts::run::Mode;
+use contracts::run::{Mode, Soundness};
 use contracts::sample::Sample;
 use serde::Serialize;
 
@@ -26,9 +27,11 @@ use crate::compare::lint::{Difference, Reason};
 use crate::compare::outputs::Outputs;
 use crate::compare::pairing::{Group, Pair, Pairing};
 pub use crate::compare::work::workload_words;
-use crate::record::RunRecord;
+use crate::record::{RunRecord, RunWithSamples};
 use crate::selector::SelectorError;
+use crate::show::validity;
 use crate::stats::bench::measured;
+use crate::stats::gaps::GapCounts;
 
 /// Why there is nothing to compare at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -143,14 +146,18 @@ pub struct Measured<'a> {
     pub run: &'a RunRecord,
     /// Its samples.
     pub samples: &'a [Sample],
+    /// Gaps between its answers' events.
+    pub gaps: &'a GapCounts,
 }
 
-/// Compares the pairs that were chosen. `samples` holds the samples of each run of
-/// [`Pairing::run_ids`]; `same_tokens` says of a chapter's id whether it promises the baseline's
+/// The runs of a comparison by id, with texts and token ids where answers are to be compared.
+pub type Runs = BTreeMap<String, RunWithSamples>;
+
+/// Compares the pairs that were chosen. `samples` holds each run of [`Pairing::run_ids`]; `same_tokens` says of a chapter's id whether it promises the baseline's
 /// greedy tokens.
 pub fn compare(
     pairing: &Pairing,
-    samples: &BTreeMap<String, Vec<Sample>>,
+    samples: &Runs,
     same_tokens: &dyn Fn(&str) -> bool,
 ) -> Comparison {
     let cells = pairing
@@ -170,7 +177,7 @@ pub fn compare(
 fn compare_pair(
     across_modes: bool,
     pair: &Pair,
-    samples: &BTreeMap<String, Vec<Sample>>,
+    samples: &Runs,
     same_tokens: &dyn Fn(&str) -> bool,
 ) -> Cell {
     let base = load(&pair.base, samples);
@@ -191,6 +198,10 @@ fn compare_pair(
     ));
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
         reasons.extend(runs.iter().flat_map(|run| lint::faults(name, run)));
+        reasons.extend(
+            runs.iter()
+                .flat_map(|run| lint::client_bound(name, run.run)),
+        );
     }
     if outputs.parted > 0 && lint::must_agree(base_run, candidate_run, same_tokens) {
         reasons.push(Reason::outputs_differ(&outputs, base_run, candidate_run));
@@ -222,24 +233,36 @@ fn compare_pair(
     }
 }
 
-/// A run's warnings go wherever its figures go.
+/// A run's doubts go wherever its figures go.
 fn doubts(side: &str, run: &RunRecord) -> Vec<String> {
-    let warnings = run.status.warnings.iter();
-    warnings
-        .map(|warning| format!("the {side}'s run {}: {}", run.run_id, warning.message))
-        .collect()
+    let mut doubts = Vec::new();
+    if run.status.validity.verdict == Soundness::Degraded {
+        let verdict = validity::verdict(&run.status.validity);
+        doubts.push(format!("the {side}'s run {} is {verdict}", run.run_id));
+    }
+    let warnings = validity::other_warnings(&run.status);
+    doubts.extend(warnings.map(|w| format!("the {side}'s run {}: {}", run.run_id, w.message)));
+    doubts
 }
 
-fn load<'a>(group: &'a Group, samples: &'a BTreeMap<String, Vec<Sample>>) -> Vec<Measured<'a>> {
+fn load<'a>(group: &'a Group, samples: &'a Runs) -> Vec<Measured<'a>> {
     group.runs().map(|run| with_samples(run, samples)).collect()
 }
 
-fn with_samples<'a>(
-    run: &'a RunRecord,
-    samples: &'a BTreeMap<String, Vec<Sample>>,
-) -> Measured<'a> {
-    let samples = samples.get(&run.run_id).map_or(&[][..], Vec::as_slice);
-    Measured { run, samples }
+fn with_samples<'a>(run: &'a RunRecord, samples: &'a Runs) -> Measured<'a> {
+    static NO_GAPS: GapCounts = GapCounts::EMPTY;
+    match samples.get(&run.run_id) {
+        Some(loaded) => Measured {
+            run,
+            samples: &loaded.samples,
+            gaps: &loaded.gaps,
+        },
+        None => Measured {
+            run,
+            samples: &[],
+            gaps: &NO_GAPS,
+        },
+    }
 }
 
 /// The same engine in two modes is the layer between them, anything else is two engines.

@@ -19,7 +19,7 @@ pub(crate) fn compared(base: &str, candidate: &str, runs: &[RunWithSamples]) -> 
     let pairing = pairing::pair(&base, &candidate, &records).unwrap();
     let samples = runs
         .iter()
-        .map(|run| (run.run.run_id.clone(), run.samples.clone()))
+        .map(|run| (run.run.run_id.clone(), run.clone()))
         .collect();
     compare(&pairing, &samples, &|chapter| chapter != "ch12")
 }
@@ -136,5 +136,50 @@ fn warnings_of_the_runs_are_shown() {
     assert_eq!(
         comparison.cells[0].notes,
         ["the candidate's run 2: others used 6.2 % of the CPU"]
+    );
+}
+
+#[test]
+fn a_client_bound_run_is_not_comparable_and_a_degraded_one_says_so() {
+    let doubted = |verdict, message: &str| {
+        let mut run = run("2", "ch02", Mode::Online, &[100.0; 6]);
+        run.run.status.validity.verdict = verdict;
+        run.run.status.validity.doubts.push(contracts::run::Doubt {
+            limit: "some_limit".to_owned(),
+            verdict,
+            message: message.to_owned(),
+        });
+        // The agent tells each doubt as a warning too.
+        run.run.status.warnings.push(contracts::run::Warning {
+            code: "some_limit".to_owned(),
+            message: message.to_owned(),
+        });
+        run
+    };
+    let base = run("1", "ch01", Mode::Online, &[100.0; 6]);
+    let degraded = doubted(Soundness::Degraded, "offered 20/s, achieved 10/s");
+    let comparison = compared("ch01", "ch02", &[base.clone(), degraded]);
+    assert!(comparison.comparable());
+    assert_eq!(
+        comparison.cells[0].notes,
+        ["the candidate's run 2 is degraded: offered 20/s, achieved 10/s"]
+    );
+
+    let bound = doubted(
+        Soundness::ClientBound,
+        "the load generator used 91 % of its core",
+    );
+    let comparison = compared("ch01", "ch02", &[base, bound]);
+    assert!(!comparison.comparable());
+    let cell = &comparison.cells[0];
+    assert_eq!(cell.reasons[0].code, ReasonCode::ClientBound);
+    assert_eq!(
+        cell.word,
+        "NOT COMPARABLE: the candidate's run 2 is client-bound: the load generator used 91 % of its core"
+    );
+    assert!(
+        cell.notes.is_empty(),
+        "the reason says it: {:?}",
+        cell.notes
     );
 }

@@ -7,7 +7,9 @@ use contracts::sample::Sample;
 
 use super::Export;
 use crate::record::RunRecord;
-use crate::show::words::snake;
+use crate::show::{self, words::snake};
+use crate::stats::goodput::wall_from_due_ms;
+use crate::stats::online::{connecting_ms, ttft_from_due_ms, waiting_ms};
 
 /// A column: its name and how it is filled.
 type Column = (&'static str, fn(&RunRecord, &Sample) -> String);
@@ -57,6 +59,22 @@ const COLUMNS: &[Column] = &[
     ("error_class", |_, s| error_class(s)),
     ("error_message", |_, s| error_message(s)),
     ("text", |_, s| some(&s.text)),
+    ("released_ns", |_, s| some(&s.released_ns)),
+    ("first_event_ns", |_, s| some(&s.first_event_ns)),
+    ("finish_ns", |_, s| some(&s.finish_ns)),
+    ("first_event_tokens", |_, s| some(&s.first_event_tokens)),
+    ("usage_tokens", |_, s| some(&s.usage_tokens)),
+    ("local_tokens", |_, s| some(&s.local_tokens)),
+    ("planned_input_tokens", |_, s| some(&s.planned_input_tokens)),
+    ("done_seen", |_, s| s.done_seen.to_string()),
+    ("reconnected", |_, s| s.reconnected.to_string()),
+    ("unterminated", |_, s| s.unterminated.to_string()),
+    ("bytes", |_, s| s.bytes.to_string()),
+    ("wall_from_due_ms", |_, s| some(&wall_from_due_ms(s))),
+    ("ttft_from_due_ms", |_, s| some(&ttft_from_due_ms(s))),
+    ("waiting_ms", |_, s| some(&waiting_ms(s))),
+    ("connecting_ms", |_, s| some(&connecting_ms(s))),
+    ("validity", |r, _| validity(r)),
 ];
 
 /// A header, then a row for each request of each run, in the order given.
@@ -136,6 +154,12 @@ fn definition(run: &RunRecord) -> String {
     provenance.map(|p| p.definition.clone()).unwrap_or_default()
 }
 
+fn validity(run: &RunRecord) -> String {
+    let judged = show::validity::is_judged(run);
+    let verdict = run.status.validity.verdict;
+    judged.then(|| snake(&verdict)).unwrap_or_default()
+}
+
 fn error_class(sample: &Sample) -> String {
     sample
         .error
@@ -196,6 +220,9 @@ mod tests {
         let run = fixtures::run("01AAA", "ch01", Mode::Offline);
         let mut run = fixtures::with_walls(run, &[100.25, 99.5]);
         run.run.label = Some("a, b".to_owned());
+        run.samples[1].released_ns = Some(7);
+        run.samples[1].planned_input_tokens = Some(9);
+        run.samples[2].reconnected = true;
         run.samples[1].text = Some("said \"hi\",\nthen left".to_owned());
         run.samples
             .push(fixtures::failed_sample(2, ErrorClass::BadJson));
@@ -215,6 +242,18 @@ mod tests {
         assert_eq!(cell(2, "text"), "said \"hi\",\nthen left");
         assert_eq!(cell(2, "ttft_ms"), "", "unmeasured is empty, never 0");
         assert_eq!(cell(4, "error_class"), "bad_json");
+        assert_eq!((cell(2, "released_ns"), cell(3, "released_ns")), ("7", ""));
+        assert_eq!(cell(2, "planned_input_tokens"), "9");
+        assert_eq!(
+            (cell(2, "reconnected"), cell(3, "reconnected")),
+            ("false", "true")
+        );
+        assert_eq!(
+            (cell(2, "wall_from_due_ms"), cell(2, "waiting_ms")),
+            ("100.25", "0")
+        );
+        assert_eq!(cell(4, "wall_from_due_ms"), "", "it never ended");
+        assert_eq!(cell(2, "validity"), "sound");
     }
 
     #[test]

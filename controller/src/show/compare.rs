@@ -1,5 +1,7 @@
 //! A comparison in words: per cell both sides' figures, what differs, and what it says.
 
+use contracts::run::Mode;
+
 use crate::compare::cell::{Figure, Row, Unit};
 use crate::compare::{Cell, CellKind, Comparison, Side};
 use crate::show::{Format, grid, pretty, words};
@@ -216,6 +218,7 @@ fn foot(cell: &Cell) -> Vec<String> {
     for row in &cell.rows {
         lines.extend(row.note.iter().map(|note| format!("{}: {note}", row.label)));
     }
+    lines.extend(judged_by(cell));
     if let Some(overhead) = &cell.overhead {
         let ms = |ms: Option<f64>| ms.map_or("n/a".to_owned(), |ms| difference(ms, Unit::Ms));
         lines.push(format!(
@@ -240,6 +243,15 @@ fn foot(cell: &Cell) -> Vec<String> {
     }
     lines.extend(cell.notes.iter().map(|note| format!("note: {note}")));
     lines
+}
+
+/// Online there are many figures; the first look is for these.
+fn judged_by(cell: &Cell) -> Option<String> {
+    let online = [&cell.base, &cell.candidate].map(|side| side.mode == Mode::Online);
+    let primary = cell.rows.iter().filter(|row| row.primary);
+    let labels: Vec<&str> = primary.map(|row| row.label.as_str()).collect();
+    let shown = online == [true, true] && !labels.is_empty();
+    shown.then(|| format!("judged by {}; all else is to look at", labels.join(", ")))
 }
 
 #[cfg(test)]

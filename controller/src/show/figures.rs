@@ -19,7 +19,9 @@ pub fn text(figures: &Online, validity: &Validity) -> String {
     let lines = lines
         .iter()
         .map(|(name, value)| format!("  {name:<0$}  {value}\n", width.unwrap_or(0)));
-    metrics(figures, Format::Text) + &lines.collect::<String>()
+    let metrics = metrics(figures, Format::Text);
+    let blank = if metrics.is_empty() { "" } else { "\n" };
+    format!("{metrics}{blank}{}", lines.collect::<String>())
 }
 
 /// Both as Markdown tables.

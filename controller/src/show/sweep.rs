@@ -1,11 +1,12 @@
-//! The curve of a sweep: what each load came to, where the knee is, goodput as a plot.
+//! The curve of a sweep: what each load came to, where the knee is, goodput as a plot. Which loads
+//! are tried and where the knee lies is the plan's to decide.
 
 use contracts::run::{Load, Soundness};
 use serde::Serialize;
 
 use crate::compare::work;
 use crate::record::RunWithSamples;
-use crate::show::{Format, grid, pretty, words};
+use crate::show::{Format, grid, pretty, validity};
 use crate::stats::bench::measured;
 use crate::stats::goodput::{Goodput, goodput, wall_from_due_ms};
 use crate::stats::quantile::quantile;
@@ -108,11 +109,50 @@ pub fn render(
             knee,
         });
     }
-    let rows = points
+    let rows = points.iter().enumerate();
+    let rows = rows.map(|(i, point)| row(point, Some(i) == knee)).collect();
+    let table = grid(format, "lrrrrrrrll", &HEADER, rows);
+    let plot = plot(points, knee);
+    Ok(match format {
+        _ if plot.is_empty() => table,
+        Format::Markdown => format!("{table}\n```\n{plot}```\n"),
+        Format::Text | Format::Json => format!("{table}\n{plot}"),
+    })
+}
+
+/// Characters of the longest bar.
+const BAR_WIDTH: f64 = 40.0;
+
+/// A bar a load: goodput, or requests completed where there is no objective. Nothing of nothing.
+fn plot(points: &[SweepPoint], knee: Option<usize>) -> String {
+    let has_goodput = points.iter().any(|point| point.goodput.is_some());
+    let height = |point: &SweepPoint| {
+        let per_s = if has_goodput {
+            point.goodput.map(|goodput| goodput.per_s)
+        } else {
+            point.req_per_s
+        };
+        per_s.unwrap_or(0.0)
+    };
+    let highest = points.iter().map(height).fold(0.0, f64::max);
+    if highest <= 0.0 {
+        return String::new();
+    }
+    let loads: Vec<String> = points.iter().map(|point| work::load(&point.load)).collect();
+    let width = loads
         .iter()
-        .enumerate()
-        .map(|(i, point)| row(point, Some(i) == knee));
-    Ok(grid(format, "lrrrrrrrll", &HEADER, rows.collect()))
+        .map(|load| load.chars().count())
+        .max()
+        .unwrap_or(0);
+    let heading = if has_goodput { "goodput/s" } else { "req/s" };
+    let mut plot = format!("  {heading}\n");
+    for (i, (point, load)) in points.iter().zip(&loads).enumerate() {
+        let per_s = height(point);
+        let bar = "█".repeat((per_s / highest * BAR_WIDTH).round() as usize);
+        let mark = if Some(i) == knee { "  ← knee" } else { "" };
+        plot.push_str(&format!("  {load:<width$}  {bar} {per_s:.2}{mark}\n"));
+    }
+    plot
 }
 
 fn row(point: &SweepPoint, is_knee: bool) -> Vec<String> {
@@ -127,7 +167,65 @@ fn row(point: &SweepPoint, is_knee: bool) -> Vec<String> {
         ms(point.ttft_p50_ms),
         ms(point.tpot_p50_ms),
         ms(point.wall_p50_ms),
-        words::snake(&point.verdict),
+        validity::word(point.verdict).to_owned(),
         if is_knee { "← knee" } else { "" }.to_owned(),
     ]
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use contracts::run::{Mode, Slo};
+
+    use super::*;
+    use crate::fixtures;
+
+    /// A server that does one request in 100 ms: with eight slots each waits for seven others.
+    fn point(slots: u32, slo: bool) -> SweepPoint {
+        let mut run = fixtures::run(&format!("01R{slots}"), "ch02", Mode::Online);
+        run.status.spec.workload.load = Load::Closed { concurrency: slots };
+        if slo {
+            run.status.spec.slo = Some(Slo {
+                wall_ms: Some(500.0),
+                ..Slo::default()
+            });
+        }
+        if slots == 8 {
+            run.status.validity.verdict = Soundness::ClientBound;
+        }
+        let samples = (0u32..40).map(|i| {
+            let sent = u64::from((i + 1).saturating_sub(slots)) * 100;
+            fixtures::sent(i, sent, u64::from(i) * 100 + 100)
+        });
+        SweepPoint::of(&fixtures::finish(run, samples.collect()))
+    }
+
+    #[test]
+    fn the_curve_has_a_table_and_a_plot() {
+        let points = [
+            point(1, true),
+            point(2, true),
+            point(4, true),
+            point(8, true),
+        ];
+        let text = render(&points, Some(2), Format::Text).unwrap();
+        insta::assert_snapshot!("sweep_text", text);
+        let markdown = render(&points, Some(2), Format::Markdown).unwrap();
+        insta::assert_snapshot!("sweep_markdown", markdown);
+        let json = render(&points, Some(2), Format::Json).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(document["schema"], 1);
+        assert_eq!(document["knee"], 2);
+        assert_eq!(document["points"][0]["run_id"], "01R1");
+        assert_eq!(document["points"][3]["verdict"], "client_bound");
+        assert_eq!(document["points"][0]["goodput"]["met"], 40);
+    }
+
+    #[test]
+    fn without_an_objective_the_plot_is_of_requests() {
+        let text = render(&[point(1, false)], None, Format::Text).unwrap();
+        assert!(text.contains("  req/s\n  1 at a time  ████"), "{text}");
+        let nothing = render(&[], None, Format::Text).unwrap();
+        assert!(!nothing.contains('█'), "{nothing}");
+    }
 }

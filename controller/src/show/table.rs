@@ -141,7 +141,7 @@ pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
     if validity::is_judged(&run.run) && (online || validity.verdict != Soundness::Sound) {
         notes.push(format!("validity: {}", validity::verdict(validity)));
     }
-    let warnings = run.run.status.warnings.iter();
+    let warnings = validity::other_warnings(&run.run.status);
     notes.extend(warnings.map(|w| format!("warning: {}", w.message)));
     notes.iter().map(|note| format!("{INDENT}{note}")).collect()
 }

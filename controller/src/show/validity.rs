@@ -1,6 +1,6 @@
 //! Whether a run can be believed: its verdict in words, and every figure that it rests on.
 
-use contracts::run::{RunState, Soundness, Validity};
+use contracts::run::{RunState, RunStatus, Soundness, Validity, Warning};
 
 use crate::record::RunRecord;
 use crate::show::words;
@@ -31,6 +31,13 @@ pub fn verdict(validity: &Validity) -> String {
 pub fn is_judged(run: &RunRecord) -> bool {
     let sound = run.status.validity.verdict == Soundness::Sound;
     run.stats.is_some() && (run.status.state == RunState::Done || !sound)
+}
+
+/// The warnings that the verdict does not tell already: each of its doubts is a warning too.
+pub fn other_warnings(status: &RunStatus) -> impl Iterator<Item = &Warning> {
+    let doubts = &status.validity.doubts;
+    let told = move |warning: &&Warning| doubts.iter().all(|d| d.message != warning.message);
+    status.warnings.iter().filter(told)
 }
 
 /// Every figure that was taken, as name and value.
@@ -103,7 +110,7 @@ pub fn rows(run: &RunRecord) -> Vec<(String, String)> {
     ] {
         row(name, value);
     }
-    for warning in &run.status.warnings {
+    for warning in other_warnings(&run.status) {
         let text = format!("{} ({})", warning.message, warning.code);
         row("warning", Some(text));
     }

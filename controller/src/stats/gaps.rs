@@ -17,6 +17,13 @@ pub struct GapCounts {
 }
 
 impl GapCounts {
+    /// No gap.
+    pub const EMPTY: Self = Self {
+        counts: BTreeMap::new(),
+        count: 0,
+        sum_us: 0,
+    };
+
     /// Takes one answer's content events as µs since it was sent, ascending. The first is no gap.
     pub fn push(&mut self, events_us: &[u64]) {
         for pair in events_us.windows(2) {

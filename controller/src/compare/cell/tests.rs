@@ -1,6 +1,8 @@
 //! Tests of [`super`]: figures, ratios and differences.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use contracts::sample::TimingSource;
+
 use super::*;
 use crate::fixtures;
 use crate::record::RunWithSamples;
@@ -13,6 +15,7 @@ fn side(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
     let measured = runs.iter().map(|run| Measured {
         run: &run.run,
         samples: &run.samples,
+        gaps: &run.gaps,
     });
     measured.collect()
 }
@@ -126,4 +129,67 @@ fn overhead_is_online_less_offline_whichever_is_the_base() {
     };
     assert_eq!(overhead(&side(&offline), &side(&online)), expected);
     assert_eq!(overhead(&side(&online), &side(&offline)), expected);
+}
+
+#[test]
+fn online_runs_are_judged_by_medians_and_by_tails_where_they_have_the_requests() {
+    let timed = |n: usize| {
+        let run = fixtures::run("01", "ch02", Mode::Online);
+        [fixtures::with_timing(
+            run,
+            &vec![100.0; n],
+            TimingSource::Client,
+        )]
+    };
+    let primary = |runs: &[RunWithSamples], mode: &str| {
+        let rows = rows(&side(runs), &side(runs), true);
+        let primary = rows.iter().filter(|row| row.primary);
+        let names: Vec<String> = primary.map(|row| row.metric.clone()).collect();
+        assert!(rows.iter().any(|row| row.metric == "ttft_ms_p50"), "{mode}");
+        names
+    };
+    let few = primary(&timed(20), "few");
+    assert_eq!(few, ["tok_per_s", "wall_ms_p50", "ttft_ms_p50"]);
+    let mut many = timed(72);
+    assert_eq!(
+        primary(&many, "many"),
+        ["tok_per_s", "wall_ms_p95", "ttft_ms_p95"]
+    );
+    many[0].run.status.spec.workload.load = contracts::run::Load::Burst {
+        max_in_flight: None,
+    };
+    let open = primary(&many, "open");
+    assert_eq!(open, ["tok_per_s", "wall_from_due_ms_p95", "ttft_ms_p95"]);
+}
+
+#[test]
+fn gaps_between_events_are_compared_where_both_have_them() {
+    let run = fixtures::run("01", "ch02", Mode::Online);
+    let mut base = [fixtures::with_timing(
+        run,
+        &[100.0; 6],
+        TimingSource::Client,
+    )];
+    let of = |base: &[RunWithSamples], candidate: &[RunWithSamples]| {
+        rows(&side(base), &side(candidate), true)
+    };
+    assert!(
+        of(&base, &base)
+            .iter()
+            .all(|row| !row.metric.starts_with("itl"))
+    );
+    base[0]
+        .gaps
+        .push(&[0, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000]);
+    let mut candidate = base.clone();
+    candidate[0].gaps.push(&[0; 14]);
+    let rows = of(&base, &candidate);
+    let itl = row(&rows, "itl_ms_p50");
+    assert_eq!(
+        (itl.base.value, itl.candidate.value),
+        (Some(10.0), Some(0.0))
+    );
+    assert_eq!((itl.ratio, itl.difference), (Some(0.0), Some(-10.0)));
+    let p95 = row(&rows, "itl_ms_p95").base.missing.as_deref();
+    assert_eq!(p95, Some("n/a (needs ≥ 72, has 6)"));
 }

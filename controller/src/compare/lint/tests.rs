@@ -10,6 +10,7 @@ use crate::record::RunWithSamples;
 
 fn measured(run: &RunWithSamples) -> Measured<'_> {
     Measured {
+        gaps: &run.gaps,
         run: &run.run,
         samples: &run.samples,
     }

@@ -5,6 +5,7 @@ use contracts::run::Mode;
 use super::*;
 use crate::fixtures;
 use crate::record::RunRecord;
+use crate::stats::gaps::GapCounts;
 
 /// A request whose answer is these ids, all of them firm up to `firm_steps`.
 fn answer(index: u32, ids: &[u32], firm_steps: Option<u32>) -> Sample {
@@ -17,7 +18,12 @@ fn answer(index: u32, ids: &[u32], firm_steps: Option<u32>) -> Sample {
 
 fn judged(base: &[Sample], candidate: &[Sample]) -> Outputs {
     let run: RunRecord = fixtures::run("1", "ch01", Mode::Offline);
-    let of = |samples| Measured { run: &run, samples };
+    let gaps = &GapCounts::EMPTY;
+    let of = |samples| Measured {
+        run: &run,
+        samples,
+        gaps,
+    };
     judge(&[of(base)], &[of(candidate)])
 }
 
@@ -120,6 +126,7 @@ fn drawn_answers_are_not_judged() {
     run.status.spec.workload.sampling.temperature = 0.7;
     let samples = [answer(0, &[1], Some(1))];
     let side = [Measured {
+        gaps: &GapCounts::EMPTY,
         run: &run,
         samples: &samples,
     }];

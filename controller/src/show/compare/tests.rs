@@ -104,3 +104,25 @@ fn a_difference_that_rounds_to_nothing_has_no_sign() {
     assert_eq!(signed(-0.0006, 3), "−0.001");
     assert_eq!(signed(1.5, 2), "+1.50");
 }
+
+#[test]
+fn two_engines_online_in_an_open_loop() {
+    let of = |id: &str, engine: &str, letter: &str, first_ms: f64| {
+        let mut run = arm(id, engine, Mode::Online, letter);
+        run.status.spec.workload.load = contracts::run::Load::Burst {
+            max_in_flight: Some(4),
+        };
+        let mut run = fixtures::with_timing(run, &walls(first_ms), TimingSource::Client);
+        for _ in 0..80 {
+            run.gaps.push(&[0, 10_000]);
+        }
+        run
+    };
+    let runs = [
+        of("01AAA", "ch02", "a", 1224.0),
+        of("01BBB", "llama-cpp", "b", 1210.5),
+    ];
+    let comparison = compared("ch02", "engine:llama-cpp", &runs);
+    let text = render(&comparison, Format::Text).unwrap();
+    insta::assert_snapshot!("compare_online_text", text);
+}

@@ -74,7 +74,12 @@ fn json_has_all_that_the_text_has() {
         document["wall_ms_percentiles"][3]["percentile"]["needs"],
         368
     );
-    assert_eq!(document["footnotes"].as_array().unwrap().len(), 2);
+    assert_eq!(document["footnotes"].as_array().unwrap().len(), 3);
+    let ttft = &document["figures"]["latency"]["ttft_ms"];
+    assert_eq!((&ttft["n"], &ttft["mean"]), (&40.into(), &41.25.into()));
+    assert_eq!(ttft["p90"]["kind"], "known");
+    assert_eq!(ttft["p99.9"]["needs"], 3688);
+    assert_eq!(document["figures"]["counts"]["succeeded"], 40);
     let read: Vec<RunEvent> = serde_json::from_value(document["events"].clone()).unwrap();
     assert_eq!(read, events);
     assert_eq!(document["samples"].as_array().unwrap().len(), 41);

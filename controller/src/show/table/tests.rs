@@ -87,6 +87,7 @@ fn footnotes_tell_what_the_table_cannot() {
             "  beside the wall time: connecting none (one open connection), \
              waiting in the client 0.00ms / request",
             "  CPU used by others while measuring: 2.0 %",
+            "  validity: sound",
         ]
     );
 
@@ -111,6 +112,7 @@ fn footnotes_tell_what_the_table_cannot() {
             "  beside the wall time: connecting 0.50ms for each new connection, \
              waiting in the client 0.50ms / request",
             "  CPU used by others while measuring: 2.0 %",
+            "  validity: sound",
             "  warning: others used 6.2 % of the CPU",
         ]
     );
