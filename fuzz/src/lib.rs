@@ -7,31 +7,21 @@
 #![allow(dead_code, reason = "targets use a part of each file")]
 
 /// The agent's `load`, as far as it is pure.
+#[path = "../../agent/src/load"]
 pub mod load {
-    #[path = "../../../agent/src/load/answer.rs"]
     pub mod answer;
-    #[path = "../../../agent/src/load/clock.rs"]
     mod clock;
-    #[path = "../../../agent/src/load/event_times.rs"]
     pub mod event_times;
-    #[path = "../../../agent/src/load/sse.rs"]
     pub mod sse;
-    #[path = "../../../agent/src/load/wire.rs"]
     mod wire;
 
     /// Its `client`, without the connection.
     pub mod client {
-        #[path = "../../../../agent/src/load/client/body.rs"]
         mod body;
-        #[path = "../../../../agent/src/load/client/framing.rs"]
         mod framing;
-        #[path = "../../../../agent/src/load/client/head.rs"]
         mod head;
-        #[path = "../../../../agent/src/load/client/reception.rs"]
         mod reception;
-        #[path = "../../../../agent/src/load/client/replay.rs"]
         pub mod replay;
-        #[path = "../../../../agent/src/load/client/unzip.rs"]
         mod unzip;
     }
 }
