@@ -138,8 +138,8 @@ class Bench:
     def __init__(self, options):
         self.options = options
         flags = ["--release"] if options.profile == "release" else []
-        for what in (["--bins"], ["--workspace", "--examples"]):
-            subprocess.run(["cargo", "build", "--quiet", *what, *flags], cwd=ROOT, check=True)
+        if not options.no_build:
+            subprocess.run(["cargo", "build", "--quiet", "--workspace", "--bins", "--examples", *flags], cwd=ROOT, check=True)
         self.bin = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / options.profile
         self.home = tempfile.TemporaryDirectory()
         self.folder = pathlib.Path(self.home.name)
@@ -369,6 +369,7 @@ def goals(load, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", choices=["debug", "release"], default="debug")
+    parser.add_argument("--no-build", action="store_true", help="measure what lies in the target folder")
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--peer-reps", type=int, default=2)
     parser.add_argument("--peers")

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -146,26 +146,33 @@ fn take_chunks(bytes: &mut Vec<u8>, row: &mut Row, at_ns: u64) -> anyhow::Result
     let mut taken = 0;
     let ended = loop {
         let rest = bytes.get(taken..).unwrap_or_default();
-        let Some(line) = find(rest, b"\r\n") else {
+        let size_line = line(rest);
+        let Some(digits) = size_line.strip_suffix(b"\r\n") else {
             break false;
         };
-        let size = std::str::from_utf8(rest.get(..line).unwrap_or_default())?;
-        let size = usize::from_str_radix(size, 16).context("a chunk's size")?;
-        let Some(chunk) = rest.get(line + 2..line + 2 + size + 2) else {
+        let size = usize::from_str_radix(std::str::from_utf8(digits)?, 16).context("a size")?;
+        let Some(mut chunk) = rest.get(size_line.len()..size_line.len() + size + 2) else {
             break false;
         };
-        taken += line + 2 + size + 2;
+        taken += size_line.len() + size + 2;
         if size == 0 {
             break true;
         }
-        let mut events = chunk;
-        while let Some(end) = find(events, b"\n\n") {
-            event(events.get(..end).unwrap_or_default(), row, at_ns)?;
-            events = events.get(end + 2..).unwrap_or_default();
+        while chunk != b"\r\n" {
+            let text = line(chunk);
+            chunk = chunk.get(text.len() + 1..).context("half an event")?;
+            event(text.trim_ascii_end(), row, at_ns)?;
         }
     };
     bytes.drain(..taken);
     Ok(ended)
+}
+
+/// The first line, with its end.
+fn line(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    let length = rest.skip_until(b'\n').unwrap_or_default();
+    bytes.get(..length).unwrap_or_default()
 }
 
 fn event(event: &[u8], row: &mut Row, at_ns: u64) -> anyhow::Result<()> {
@@ -173,7 +180,7 @@ fn event(event: &[u8], row: &mut Row, at_ns: u64) -> anyhow::Result<()> {
     if data == b"[DONE]" {
         return Ok(());
     }
-    let event: Event<'_> = serde_json::from_slice(data)?;
+    let event: Event<'_> = serde_json::from_str(std::str::from_utf8(data)?)?;
     let content = event.choices.first().and_then(|c| c.delta.content.as_ref());
     let Some(content) = content.filter(|content| !content.is_empty()) else {
         return Ok(());

@@ -37,6 +37,7 @@ pub fn run(id: &str, engine: &str, mode: Mode) -> RunRecord {
         created_unix_ms: NOON_UNIX_MS,
         status: status(id, engine, mode),
         stats: None,
+        server_report: None,
     }
 }
 

@@ -49,6 +49,7 @@ fn a_wrong_word_is_answered_with_the_right_one() {
             &["run", "--chapter", "1", "--agent", "local,box"],
             &["--agent", "local"],
         ),
+        (&["calibrate"], &["--client"]),
         (
             &["agents", "remove", "box"],
             &["box", "controller agents list"],

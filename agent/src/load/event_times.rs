@@ -1,10 +1,12 @@
 //! The instants of a request's content events as a small blob, and back.
 
+use std::cell::RefCell;
 use std::io::Read;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use contracts::sample::{EVENT_TIMES_ENCODING, EventTimes};
+use zstd::bulk::Compressor;
 
 /// Deltas are small and alike; a higher level gains little and costs time between requests.
 const ZSTD_LEVEL: i32 = 1;
@@ -39,10 +41,26 @@ pub fn encode(sent_ns: u64, instants_ns: &[u64]) -> Option<EventTimes> {
         raw.extend_from_slice(&delta.to_le_bytes());
         before_us = at_us;
     }
-    let blob = zstd::bulk::compress(&raw, ZSTD_LEVEL).ok()?;
+    let blob = compress(&raw)?;
     Some(EventTimes {
         encoding: EVENT_TIMES_ENCODING.to_owned(),
         base64: STANDARD.encode(blob),
+    })
+}
+
+thread_local! {
+    /// Kept: to make one costs more than to pack an answer's instants with it.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// None if zstd refuses, which it does only for want of memory.
+fn compress(raw: &[u8]) -> Option<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let compressor = match kept {
+            Some(compressor) => compressor,
+            None => kept.insert(Compressor::new(ZSTD_LEVEL).ok()?),
+        };
+        compressor.compress(raw).ok()
     })
 }
 

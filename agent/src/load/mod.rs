@@ -28,6 +28,8 @@ pub use client::{
     ANSWER_BYTES_MAX, Client, ClientConfig, ClientError, Ended, Shared, Target, TargetError,
     Timeouts, read_answer,
 };
+/// For `doctor`, which opens and reads connections its own way.
+pub(crate) use client::{framing, tls};
 pub use clock::Clock;
 pub use drive::{DriveGauges, drive_online};
 pub use files::ensure_open_files;

@@ -26,14 +26,15 @@ pub struct Chunk<'a> {
     choices: Option<Choices<'a>>,
     #[serde(default)]
     pub usage: Option<Usage>,
+    // Boxed, as is all that a token's event does not have: chunks are moved a few times each.
     #[serde(default)]
-    metrics: Option<Value>,
+    metrics: Option<Box<Value>>,
     #[serde(default)]
-    error: Option<Value>,
+    error: Option<Box<Value>>,
     #[serde(default, borrow)]
     object: Option<Text<'a>>,
     #[serde(default)]
-    message: Option<Value>,
+    message: Option<Box<Value>>,
     #[serde(default)]
     pub prompt_token_ids: Option<Vec<u32>>,
     #[serde(default)]
@@ -79,7 +80,7 @@ pub struct Choice<'a> {
     #[serde(default, borrow)]
     delta: Option<Message<'a>>,
     #[serde(default, borrow)]
-    message: Option<Message<'a>>,
+    message: Option<Box<Message<'a>>>,
     #[serde(default, borrow)]
     pub finish_reason: Option<Text<'a>>,
 }
@@ -96,7 +97,7 @@ struct Message<'a> {
     #[serde(default)]
     tool_calls: Option<ToolCalls>,
     #[serde(default, borrow)]
-    function_call: Option<Function<'a>>,
+    function_call: Option<Box<Function<'a>>>,
 }
 
 /// Whether any of a list of tool calls says something.
@@ -183,12 +184,12 @@ impl<'a> Chunk<'a> {
             return Some(words_of(error));
         }
         let is_error = self.object.as_ref().is_some_and(|o| o.0 == "error");
-        is_error.then(|| self.message.as_ref().map(words_of).unwrap_or_default())
+        is_error.then(|| self.message.as_deref().map(words_of).unwrap_or_default())
     }
 
     /// `metrics` if it is the one that our servers send; another's is not ours to judge.
     pub fn metrics(&self) -> Option<RequestMetrics> {
-        let value = self.metrics.as_ref()?;
+        let value = self.metrics.as_deref()?;
         RequestMetrics::deserialize(value).ok()
     }
 
@@ -201,7 +202,7 @@ impl<'a> Chunk<'a> {
 impl Choice<'_> {
     /// What it says, whichever endpoint it is from.
     pub fn words(&self) -> Words<'_> {
-        let message = self.delta.as_ref().or(self.message.as_ref());
+        let message = self.delta.as_ref().or(self.message.as_deref());
         let Some(message) = message else {
             return Words {
                 text: str_of(&self.text),
@@ -214,7 +215,7 @@ impl Choice<'_> {
             text: str_of(&message.content),
             reasoning: reasoning.map_or(str_of(&message.reasoning), |r| &r.0),
             tool_call: message.tool_calls.as_ref().is_some_and(|calls| calls.0)
-                || function.is_some_and(Function::says_something),
+                || function.is_some_and(|f| f.says_something()),
         }
     }
 }

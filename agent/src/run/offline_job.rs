@@ -4,9 +4,9 @@
 use contracts::openai::ChatMessage;
 use contracts::run::{AllowFailures, PromptSource, RunSpec};
 use contracts::worker::OfflineJob;
+use engine::text::Text;
 use serde_json::Value;
 
-use super::resolve::Resolved;
 use crate::load::{Asked, OfflineWatch, Route};
 use crate::prompts::{Content, PromptError, Prompts, as_given};
 
@@ -19,13 +19,15 @@ const JOB_BYTES_MAX: usize = 1 << 30;
 /// [`PromptError`]: prompts that cannot be made, or more than a job may hold.
 pub(super) fn offline_job(
     spec: &RunSpec,
-    resolved: &Resolved,
+    chapter: &str,
+    model: &str,
+    text: Option<Text>,
 ) -> Result<(OfflineJob, OfflineWatch), PromptError> {
     let workload = &spec.workload;
     let mut watch = OfflineWatch::from_spec(spec);
     let mut job = OfflineJob {
-        chapter: resolved.chapter.clone(),
-        model: resolved.model.clone(),
+        chapter: chapter.to_owned(),
+        model: model.to_owned(),
         dtype: spec.arm.dtype,
         device: spec.arm.device,
         threads: spec.arm.threads,
@@ -44,12 +46,9 @@ pub(super) fn offline_job(
         return Ok((job, watch));
     }
     // Where no tokenizer is at hand the worker itself refuses a chat without a template.
-    let template = resolved
-        .text
-        .as_ref()
-        .is_none_or(|text| text.has_template());
+    let template = text.as_ref().is_none_or(|text| text.has_template());
     let route = Route::resolve(workload.endpoint, template);
-    let prompts = Prompts::open(spec, route, resolved.text.clone())?;
+    let prompts = Prompts::open(spec, route, text)?;
     let mut bytes = 0;
     let measured = Made::of(&prompts, false, workload.n_runs, &mut bytes)?;
     job.prompts = measured.source;

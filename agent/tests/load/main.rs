@@ -6,6 +6,7 @@
 mod asking;
 mod bad_servers;
 mod conformance;
+mod conformance_failures;
 mod conformance_http;
 mod conformance_usage;
 mod drive_closed;

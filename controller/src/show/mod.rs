@@ -9,6 +9,7 @@ pub mod compare;
 pub mod config;
 pub mod curve;
 mod detail;
+pub mod doctor;
 pub mod floor;
 pub mod run;
 pub mod runs;

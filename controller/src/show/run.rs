@@ -136,13 +136,17 @@ fn sections(view: &RunView<'_>) -> Vec<Section> {
         };
         (p.name.to_owned(), value)
     });
-    vec![
+    let server = view.run.server_report.as_ref();
+    let server = server.map(|stored| ("server", super::doctor::rows(stored)));
+    let mut sections = vec![
         ("wall time", percentiles.collect()),
         ("run", super::detail::identity(view.run)),
         ("provenance", super::detail::provenance(view.run)),
         ("validity", super::detail::validity(view.run)),
         ("lifecycle", super::detail::lifecycle(view.run)),
-    ]
+    ];
+    sections.extend(server);
+    sections
 }
 
 fn log_tail(view: &RunView<'_>, heading: &str, indent: &str) -> String {

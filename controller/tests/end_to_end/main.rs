@@ -8,6 +8,8 @@
 )]
 
 mod builds;
+mod doctor;
+mod foreign;
 mod interrupts;
 mod lab;
 mod main_job;

@@ -3,5 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fixtures;
+mod floor;
 mod opening;
+mod reports;
 mod storing;

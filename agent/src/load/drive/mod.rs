@@ -143,8 +143,10 @@ fn start(
     let (settle, all_taken) = settle::start(out, job.counter.clone()).map_err(no_thread)?;
     let (tell, ended) = oneshot::channel();
     let work = move || {
+        // No signals, no processes: their drivers would be asked at each turn.
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
+            .enable_io()
+            .enable_time()
             .max_blocking_threads(HELPERS_MAX)
             .build();
         let runtime = match runtime {

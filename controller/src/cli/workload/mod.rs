@@ -24,6 +24,7 @@ use crate::values;
 
 /// All that says what is measured.
 #[derive(Debug, ClapArgs)]
+#[group(skip)]
 pub struct Args {
     #[command(flatten)]
     arms: ArmArgs,
