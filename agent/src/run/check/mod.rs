@@ -6,7 +6,7 @@ mod work;
 
 use contracts::defaults;
 use contracts::generate::SamplingParams;
-use contracts::run::{Arm, EngineRef, Limits, RunSpec};
+use contracts::run::{Arm, EngineRef, Limits, Load, Mode, RunSpec};
 
 /// Options of one arm, at most: a chapter has a handful.
 const OPTIONS_MAX: usize = 32;
@@ -49,6 +49,7 @@ impl Refusal {
 pub fn spec(spec: &RunSpec) -> Result<(), Refusal> {
     arm(&spec.arm)?;
     work::workload(&spec.workload)?;
+    one_at_a_time(spec)?;
     slo(spec)?;
     bytes("salt", &spec.salt)?;
     sampling(&spec.workload.sampling)?;
@@ -203,6 +204,20 @@ fn limits(limits: &Limits) -> Result<(), Refusal> {
     )
 }
 
+/// An offline worker has no slots, no clock of arrivals and no window.
+fn one_at_a_time(spec: &RunSpec) -> Result<(), Refusal> {
+    let workload = &spec.workload;
+    let field = match workload.load {
+        _ if spec.arm.mode == Mode::Online => return Ok(()),
+        Load::Closed { concurrency: 1 } if workload.duration_ms.is_none() => return Ok(()),
+        Load::Closed { concurrency: 1 } => "workload.duration_ms",
+        Load::Closed { .. } => "workload.load.concurrency",
+        _ => "workload.load",
+    };
+    let message = "offline runs take one request at a time, as many as are asked; measure online";
+    Err(Refusal::new(field, message))
+}
+
 fn slo(spec: &RunSpec) -> Result<(), Refusal> {
     let Some(slo) = &spec.slo else { return Ok(()) };
     let limits = [
@@ -250,7 +265,7 @@ fn name(field: &str, name: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use contracts::run::{AllowFailures, Load, PromptSource};
+    use contracts::run::{AllowFailures, PromptSource};
 
     use super::*;
     use crate::run::testing::fake_spec;
