@@ -14,12 +14,14 @@
 //! | [`prompts`] | what each request says |
 //! | [`load`] | requests and their instants |
 //! | [`metronome`] | a server on a known schedule, to measure [`load`] with |
+//! | [`doctor`] | what a server does |
 //! | [`host`] | the machine |
 
 mod api;
 pub mod calibrate;
 pub mod cli;
 pub mod config;
+pub mod doctor;
 pub mod host;
 pub mod load;
 pub mod metronome;

@@ -37,6 +37,7 @@ pub fn run(id: &str, engine: &str, mode: Mode) -> RunRecord {
         created_unix_ms: NOON_UNIX_MS,
         status: status(id, engine, mode),
         stats: None,
+        server_report: None,
     }
 }
 
@@ -161,6 +162,20 @@ pub fn sample(index: u32, wall_ms: f64, tokens: u32) -> Sample {
         output_ids: Some(vec![5, 6, 7, 8]),
         firm_steps: Some(4),
         ..Sample::default()
+    }
+}
+
+/// A measured, successful online request from `sent_ms` to `done_ms`, due when it was sent, with 10
+/// tokens.
+pub fn sent(index: u32, sent_ms: u64, done_ms: u64) -> Sample {
+    let sent_ns = sent_ms * 1_000_000;
+    Sample {
+        due_ns: sent_ns,
+        start_ns: sent_ns,
+        sent_ns: Some(sent_ns),
+        done_ns: Some(done_ms * 1_000_000),
+        token_source: Some(TokenSource::Usage),
+        ..sample(index, (done_ms - sent_ms) as f64, 10)
     }
 }
 

@@ -16,15 +16,14 @@ pub struct Light {
     pub samples: Vec<Sample>,
     /// Gaps between the content events of measured, successful answers.
     pub gaps: GapCounts,
+    /// Requests whose event times this build cannot read: their gaps are not among the counted.
+    pub unread: u64,
 }
 
 impl Light {
     /// Takes one request; what its event times say is counted, and all that is large is dropped.
-    ///
-    /// # Errors
-    /// Event times that cannot be read; the request is taken all the same.
-    pub fn take(&mut self, sample: Sample, event_times: Option<&Blob>) -> Result<(), String> {
-        let counted = self.count(&sample, event_times);
+    pub fn take(&mut self, sample: Sample, event_times: Option<&Blob>) {
+        self.count(&sample, event_times);
         self.samples.push(Sample {
             event_times: None,
             output_sha256: None,
@@ -33,21 +32,29 @@ impl Light {
             input_ids_sha256: None,
             ..sample
         });
-        counted
     }
 
     /// Counts the gaps of one request without keeping it. Warm-up and failed ones have none.
-    ///
-    /// # Errors
-    /// Event times that cannot be read.
-    pub fn count(&mut self, sample: &Sample, event_times: Option<&Blob>) -> Result<(), String> {
+    pub fn count(&mut self, sample: &Sample, event_times: Option<&Blob>) {
         if !sample.warmup
             && sample.error.is_none()
             && let Some((encoding, blob)) = event_times
         {
-            self.gaps.push(&event_times::decode(encoding, blob)?);
+            match event_times::decode(encoding, blob) {
+                Ok(instants) => self.gaps.push(&instants),
+                Err(_) => self.unread += 1,
+            }
         }
-        Ok(())
+    }
+
+    /// Says in the log what could not be read: all else of the run is as good as ever.
+    pub fn warn(&self, run_id: &str) {
+        if self.unread > 0 {
+            tracing::warn!(
+                "run {run_id}: event times of {} requests cannot be read by this build",
+                self.unread
+            );
+        }
     }
 }
 
@@ -72,7 +79,7 @@ mod tests {
         warmup.warmup = true;
         let failed = failed_sample(1, contracts::sample::ErrorClass::Truncated);
         for sample in [warmup, sample(0, 100.0, 3), failed] {
-            light.take(sample, Some(&blob)).unwrap();
+            light.take(sample, Some(&blob));
         }
         assert_eq!((light.gaps.count(), light.samples.len()), (2, 3));
         assert_eq!(light.samples[1].wall_ms, Some(100.0));
@@ -80,7 +87,7 @@ mod tests {
         assert_eq!(light.samples[1].output_ids, None);
 
         let odd = ("other".to_owned(), Vec::new());
-        assert!(light.take(sample(2, 1.0, 1), Some(&odd)).is_err());
-        assert_eq!(light.samples.len(), 4);
+        light.take(sample(2, 1.0, 1), Some(&odd));
+        assert_eq!((light.unread, light.samples.len()), (1, 4));
     }
 }

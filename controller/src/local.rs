@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
 
-use agent::{Agent, AgentConfig, ModelRoots, OpenError};
+use agent::{Agent, AgentConfig, EngineEntry, ModelRoots, OpenError};
 use anyhow::Context as _;
 use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
@@ -33,6 +33,26 @@ pub fn chapters() -> anyhow::Result<Vec<contracts::host::ChapterFacts>> {
     Ok(agent::chapters())
 }
 
+/// The engines that the built-in agent's file names.
+///
+/// # Errors
+/// What is wrong with the file.
+pub fn engines(file: Option<&Path>) -> anyhow::Result<Vec<contracts::host::EngineFacts>> {
+    let facts = |entry: EngineEntry| contracts::host::EngineFacts {
+        kind: entry.kind_word().to_owned(),
+        name: entry.name,
+        binary_sha256: None,
+    };
+    Ok(entries(file)?.into_iter().map(facts).collect())
+}
+
+fn entries(file: Option<&Path>) -> anyhow::Result<Vec<EngineEntry>> {
+    match file {
+        Some(file) => agent::config::engines::read(file).map_err(|error| usage(error.to_string())),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// A running built-in agent.
 pub struct Local {
     /// Where it is, with a token that only this process knows.
@@ -46,7 +66,7 @@ impl Local {
     ///
     /// # Errors
     /// The folder is held by another process (exit 3, its pid named) or cannot be used; what is
-    /// wrong in `engines`, the file that names other builds.
+    /// wrong in `engines`, the file that names engines.
     pub async fn start(
         program: &Program,
         state_dir: &Path,
@@ -58,12 +78,7 @@ impl Local {
             token: Some(token.clone()),
             // The same user as we are: what he can read, he may run.
             model_roots: ModelRoots::Any,
-            engines: match engines {
-                Some(file) => {
-                    agent::config::engines::read(file).map_err(|error| usage(error.to_string()))?
-                }
-                None => Vec::new(),
-            },
+            engines: entries(engines)?,
             program: program.clone(),
             tls: None,
         };

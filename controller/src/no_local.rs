@@ -74,3 +74,11 @@ pub fn chapters() -> anyhow::Result<Vec<contracts::host::ChapterFacts>> {
     }
     .into())
 }
+
+/// Without a built-in agent, nobody would start them.
+///
+/// # Errors
+/// None.
+pub fn engines(_file: Option<&Path>) -> anyhow::Result<Vec<contracts::host::EngineFacts>> {
+    Ok(Vec::new())
+}

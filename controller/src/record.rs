@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use contracts::doctor::ServerReport;
 use contracts::{run::RunStatus, sample::Sample, stats::BenchStats};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,22 @@ pub struct RunRecord {
     pub status: RunStatus,
     /// What it came to; none where no measured request succeeded.
     pub stats: Option<BenchStats>,
+    /// What was known of its server when the run was made; none for engines of agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_report: Option<StoredReport>,
+}
+
+/// What `doctor` found of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoredReport {
+    /// ULID.
+    pub report_id: String,
+    /// From where it was looked at.
+    pub agent_name: String,
+    /// When, for people.
+    pub created_unix_ms: i64,
+    /// What was found.
+    pub report: ServerReport,
 }
 
 /// A run with its raw records.

@@ -3,6 +3,11 @@
 //! A selector is a head (what) and suffixes (which of those), in any order, each at most once:
 //! `:offline` or `:online`, `@agent`, `%BUILD`, `#arm`. Which of the selected runs are used is
 //! [`crate::compare::pairing`]'s business.
+//!
+//! The URL of `url:http://host:8000/v1:online@box` ends where the first suffix begins: at an `@`, a
+//! `%`, a `#`, or at `:offline` or `:online` before another suffix or the end. Its other colons are its
+//! own. `/v1` and slashes at its end change nothing. A URL that itself has one of the marks is
+//! selected by its run, session or label.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +17,7 @@ use contracts::run::{EngineRef, Mode};
 use crate::record::RunRecord;
 
 /// All that a selector may be, for messages.
-const ALLOWED: &str = "ch01, engine:NAME, label:NAME, run:ID or session:ID (any unique prefix), \
+const ALLOWED: &str = "ch01, engine:NAME, url:URL, label:NAME, run:ID or session:ID (any unique prefix), \
                        each with :offline or :online, @AGENT, %BUILD, #ARM";
 
 /// What a selector says.
@@ -37,6 +42,8 @@ pub enum Head {
     Chapter(String),
     /// An engine by name.
     Engine(String),
+    /// A server that ran already, by its address without `/v1`.
+    Url(String),
     /// A label.
     Label(String),
     /// Start of a run's id.
@@ -73,7 +80,7 @@ pub enum SelectorError {
     /// A head that a later version has.
     #[error("`{word}`: selecting by `{head}` is not possible yet; allowed: {ALLOWED}")]
     NotYet {
-        /// `url:` or `file:`.
+        /// `file:`.
         head: &'static str,
         /// The word given.
         word: String,
@@ -100,13 +107,12 @@ const AMBIGUOUS_SHOWN: usize = 5;
 impl Selector {
     /// Reads a selector. Chapters may be written `ch01`, `ch1`, `01` or `1`.
     pub fn parse(word: &str) -> Result<Self, SelectorError> {
-        for head in ["url:", "file:"] {
-            if word.starts_with(head) {
-                return Err(SelectorError::NotYet {
-                    head,
-                    word: word.to_owned(),
-                });
-            }
+        let head = "file:";
+        if word.starts_with(head) {
+            return Err(SelectorError::NotYet {
+                head,
+                word: word.to_owned(),
+            });
         }
         let (head, suffixes) = read_head(word)?;
         let mut selector = Self {
@@ -164,6 +170,9 @@ impl Selector {
                 matches!(&spec.arm.engine, EngineRef::Chapter { id: of_run } if of_run == id)
             }
             Head::Engine(name) => run.engine == *name,
+            Head::Url(wanted) => {
+                matches!(&spec.arm.engine, EngineRef::Url { url, .. } if bare_url(url) == wanted)
+            }
             Head::Label(label) => run.label.as_ref() == Some(label),
             Head::Run(prefix) => starts_with_id(&run.run_id, prefix),
             Head::Session(prefix) => starts_with_id(&run.session_id, prefix),
@@ -220,6 +229,7 @@ impl fmt::Display for Selector {
         match &self.head {
             Head::Chapter(id) => write!(f, "{id}")?,
             Head::Engine(name) => write!(f, "engine:{name}")?,
+            Head::Url(url) => write!(f, "url:{url}")?,
             Head::Label(label) => write!(f, "label:{label}")?,
             Head::Run(id) => write!(f, "run:{id}")?,
             Head::Session(id) => write!(f, "session:{id}")?,
@@ -256,6 +266,14 @@ fn read_head(word: &str) -> Result<(Head, &str), SelectorError> {
         ("run:", Head::Run),
         ("session:", Head::Session),
     ];
+    if let Some(rest) = word.strip_prefix("url:") {
+        let (url, suffixes) = rest.split_at(url_end(rest));
+        let named = url.split_once("://").filter(|(scheme, host)| {
+            matches!(*scheme, "http" | "https") && !host.trim_matches('/').is_empty()
+        });
+        named.ok_or_else(unknown)?;
+        return Ok((Head::Url(bare_url(url).to_owned()), suffixes));
+    }
     for (kind, make) in kinds {
         if let Some(rest) = word.strip_prefix(kind) {
             let (name, suffixes) = rest.split_at(rest.find(is_mark).unwrap_or(rest.len()));
@@ -268,6 +286,23 @@ fn read_head(word: &str) -> Result<(Head, &str), SelectorError> {
     let (name, suffixes) = word.split_at(word.find(is_mark).unwrap_or(word.len()));
     let id = chapter_id(name).ok_or_else(unknown)?;
     Ok((Head::Chapter(id), suffixes))
+}
+
+/// Where the URL ends that `rest` begins with.
+fn url_end(rest: &str) -> usize {
+    let ends = |(at, mark): &(usize, char)| {
+        let after = rest.get(at + mark.len_utf8()..).unwrap_or_default();
+        let mode = after.split(is_mark).next().unwrap_or_default();
+        *mark != ':' || matches!(mode, "offline" | "online")
+    };
+    let mut marks = rest.char_indices().filter(|(_, c)| is_mark(*c));
+    marks.find(ends).map_or(rest.len(), |(at, _)| at)
+}
+
+/// An address without what users may or may not write at its end.
+fn bare_url(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    url.strip_suffix("/v1").unwrap_or(url).trim_end_matches('/')
 }
 
 /// `ch01` for `ch01`, `ch1`, `01` and `1`; `fake` for the tests' chapter. Whether a chapter of

@@ -1,12 +1,14 @@
 //! The offline worker: `generate` called in-process, one request after another, each reported on a
 //! line of its own between requests, never within one.
 //!
-//! Request `i` of a phase takes prompt `i mod n` and the seed `seed + i`: what the online client
-//! sends to a server for the same spec, so both make the same tokens.
+//! Request `i` of a phase takes prompt `i mod n`, its own ceiling where the job has one, and the
+//! seed `seed + i`: what the online client sends to a server for the same spec, so both make the
+//! same tokens. Who makes prompts that are not given word for word is the agent.
 
 use std::{
     io::{self, Write},
     panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
     time::Instant,
 };
 
@@ -65,16 +67,16 @@ pub fn run(
 ) -> Result<(), OfflineError> {
     let chapter = chapters::find(&job.chapter)?;
     let model = ModelRequest {
-        name: job.model,
+        name: job.model.clone(),
         dtype: job.dtype,
         device: job.device,
         threads: job.threads,
     };
     let mut engine = (chapter.build)(Setup {
         model,
-        options: job.options,
+        options: job.options.clone(),
     })?;
-    let inputs = inputs(&job.prompts, job.endpoint, engine.facts().chat_template)?;
+    let phases = phases(&job, engine.facts().chat_template)?;
     write_line(
         report,
         &WorkerLine::Loaded {
@@ -83,10 +85,13 @@ pub fn run(
         },
     )?;
     let origin = Instant::now();
-    for (warmup, count) in [(true, job.warmup), (false, job.n_runs)] {
-        for (index, input) in (0..count).zip(inputs.iter().cycle()) {
+    for phase in &phases {
+        let warmup = phase.warmup;
+        for (index, input) in (0..phase.requests).zip(phase.inputs.iter().cycle()) {
+            let ceiling = phase.ceilings.get(index as usize);
             let params = SamplingParams {
                 seed: seed_of(job.sampling.seed, index),
+                max_tokens: ceiling.copied().unwrap_or(job.sampling.max_tokens),
                 ..job.sampling.clone()
             };
             let start_ns = since(origin);
@@ -130,24 +135,53 @@ fn attempt(engine: &mut dyn Engine, input: &Input, params: &SamplingParams) -> O
     }
 }
 
-/// The prompts as the server would see them: one user message each, or plain text.
+/// The requests before measuring, or the measured ones.
+struct Phase<'a> {
+    warmup: bool,
+    requests: u32,
+    inputs: Rc<[Input]>,
+    /// Empty: the sampling's for all.
+    ceilings: &'a [u32],
+}
+
+fn phases(job: &OfflineJob, has_template: bool) -> Result<[Phase<'_>; 2], EngineError> {
+    let measured: Rc<[Input]> = inputs(&job.prompts, job.endpoint, has_template)?.into();
+    let warmup = match &job.warmup_prompts {
+        Some(prompts) => inputs(prompts, job.endpoint, has_template)?.into(),
+        None => Rc::clone(&measured),
+    };
+    for (field, ceilings, requests) in [
+        ("ceilings", &job.ceilings, job.n_runs),
+        ("warmup_ceilings", &job.warmup_ceilings, job.warmup),
+    ] {
+        if !ceilings.is_empty() && ceilings.len() != requests as usize {
+            let message = format!("{} of them for {requests} requests", ceilings.len());
+            return Err(EngineError::bad_input(field, message));
+        }
+    }
+    Ok([
+        Phase {
+            warmup: true,
+            requests: job.warmup,
+            inputs: warmup,
+            ceilings: &job.warmup_ceilings,
+        },
+        Phase {
+            warmup: false,
+            requests: job.n_runs,
+            inputs: measured,
+            ceilings: &job.ceilings,
+        },
+    ])
+}
+
+/// The prompts as the server would see them: a text as one user message or plain, a conversation as
+/// it is.
 fn inputs(
     prompts: &PromptSource,
     endpoint: Endpoint,
     has_template: bool,
 ) -> Result<Vec<Input>, EngineError> {
-    let PromptSource::Texts { texts } = prompts else {
-        return Err(EngineError::bad_input(
-            "prompts",
-            "only texts are possible yet",
-        ));
-    };
-    if texts.is_empty() {
-        return Err(EngineError::bad_input(
-            "prompts",
-            "there must be at least one",
-        ));
-    }
     let chat = match endpoint {
         Endpoint::Auto => has_template,
         Endpoint::Completions => false,
@@ -159,14 +193,38 @@ fn inputs(
             ));
         }
     };
-    let input = |text: &String| match chat {
+    let text = |text: &String| match chat {
         true => Input::Chat(vec![ChatMessage {
             role: "user".to_owned(),
             content: Value::String(text.clone()),
         }]),
         false => Input::Text(text.clone()),
     };
-    Ok(texts.iter().map(input).collect())
+    let inputs: Vec<Input> = match prompts {
+        PromptSource::Texts { texts } => texts.iter().map(text).collect(),
+        PromptSource::Conversations { conversations } if chat => {
+            conversations.iter().cloned().map(Input::Chat).collect()
+        }
+        PromptSource::Conversations { .. } => {
+            return Err(EngineError::bad_input(
+                "endpoint",
+                "conversations need a chat template, and the endpoint auto or chat",
+            ));
+        }
+        _ => {
+            return Err(EngineError::bad_input(
+                "prompts",
+                "only texts and conversations: others are made by who hands out the job",
+            ));
+        }
+    };
+    if inputs.is_empty() {
+        return Err(EngineError::bad_input(
+            "prompts",
+            "there must be at least one",
+        ));
+    }
+    Ok(inputs)
 }
 
 fn since(origin: Instant) -> u64 {

@@ -72,7 +72,7 @@ impl Problem {
         )
     }
 
-    fn with_field(mut self, field: String) -> Self {
+    pub(super) fn with_field(mut self, field: String) -> Self {
         self.error.field = Some(field);
         self
     }
@@ -85,7 +85,8 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        if self.status.is_server_error() {
+        // A server of others that is down is no error of ours.
+        if self.status.is_server_error() && self.error.code != ErrorCode::Unreachable {
             tracing::error!(status = %self.status, "{}", self.error.message);
         }
         (self.status, Json(ErrorBody { error: self.error })).into_response()

@@ -1,5 +1,6 @@
 //! `GET /health` and `GET /v1/host`: that the agent lives, and who it is.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Json;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::error::Problem;
 use crate::config::EngineEntry;
-use crate::config::engines::KIND_CHAPTERBENCH;
+use crate::config::engines::EngineKind;
 use crate::run::Bench;
 
 /// Open to all, and says nothing else.
@@ -43,15 +44,19 @@ fn info(bench: &Bench) -> HostInfo {
 }
 
 fn engines(bench: &Bench) -> Vec<EngineFacts> {
-    let sha256 = |entry: &EngineEntry| -> anyhow::Result<String> {
-        let program = bench.builds.open(Some(&entry.path))?;
-        Ok(bench.builds.sha256(&program)?)
-    };
     let facts = |entry: &EngineEntry| EngineFacts {
         name: entry.name.clone(),
-        kind: KIND_CHAPTERBENCH.to_owned(),
-        // None while the file cannot be read: a run that names it will say why.
-        binary_sha256: sha256(entry).ok(),
+        kind: entry.kind_word().to_owned(),
+        binary_sha256: match &entry.kind {
+            // None while the file cannot be read: a run that names it will say why.
+            EngineKind::Chapterbench { path } => binary_sha256(bench, path).ok(),
+            EngineKind::Server(_) => None,
+        },
     };
     bench.config.engines.iter().map(facts).collect()
+}
+
+fn binary_sha256(bench: &Bench, path: &Path) -> anyhow::Result<String> {
+    let program = bench.builds.open(Some(path))?;
+    Ok(bench.builds.sha256(&program)?)
 }

@@ -7,6 +7,7 @@ mod auth;
 mod body;
 mod calibrate;
 mod connections;
+mod doctor;
 mod error;
 mod events;
 mod host;
@@ -31,6 +32,7 @@ pub fn router(bench: Arc<Bench>) -> Router {
         .route("/v1/host", get(host::host))
         .route("/v1/check", post(start::check))
         .route("/v1/calibrate", post(calibrate::calibrate))
+        .route("/v1/doctor", post(doctor::examine))
         .route("/v1/runs", post(start::start).get(runs::list))
         .route("/v1/runs/{id}", get(runs::status).delete(runs::acknowledge))
         .route("/v1/runs/{id}/cancel", post(runs::cancel))

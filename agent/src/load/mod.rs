@@ -28,11 +28,13 @@ pub use client::{
     ANSWER_BYTES_MAX, Client, ClientConfig, ClientError, Ended, Shared, Target, TargetError,
     Timeouts, read_answer,
 };
+/// For `doctor`, which opens and reads connections its own way.
+pub(crate) use client::{framing, tls};
 pub use clock::Clock;
 pub use drive::{DriveGauges, drive_online};
 pub use files::ensure_open_files;
 pub use gauges::{Basis, Gauges};
-pub use offline::{OfflineEvent, OfflineWatch, read_offline};
+pub use offline::{Asked, OfflineEvent, OfflineWatch, read_offline};
 pub use online::{JobError, OnlineJob, Server};
 pub use tally::{DriveEnd, DriveOutcome, Phase, PhaseCount};
 pub use workload::{Bodies, Body, BodyError, Route};

@@ -25,7 +25,7 @@ use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// What the reader expects of a worker, and how long it waits.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct OfflineWatch {
     /// Requests before measuring.
     pub warmup: u32,
@@ -33,8 +33,12 @@ pub struct OfflineWatch {
     pub n_runs: u32,
     /// How many of them may fail.
     pub allow_failures: AllowFailures,
-    /// The ceiling that was asked for.
+    /// The ceiling that was asked for, where requests do not differ.
     pub requested_tokens: u32,
+    /// What was asked of each warm-up request; empty where they do not differ.
+    pub warmup_asked: Vec<Asked>,
+    /// What was asked of each measured request; likewise.
+    pub asked: Vec<Asked>,
     /// Until the model is loaded.
     pub ready_timeout: Duration,
     /// From one line to the next: one `generate`.
@@ -49,10 +53,40 @@ impl OfflineWatch {
             n_runs: spec.workload.n_runs,
             allow_failures: spec.workload.allow_failures,
             requested_tokens: spec.workload.sampling.max_tokens,
+            warmup_asked: Vec::new(),
+            asked: Vec::new(),
             ready_timeout: Duration::from_millis(spec.limits.ready_timeout_ms),
             request_timeout: Duration::from_millis(spec.limits.request_timeout_ms),
         }
     }
+
+    /// A sample of which only what was asked is known.
+    fn sample(&self, warmup: bool, index: u32) -> Sample {
+        let asked = match warmup {
+            true => &self.warmup_asked,
+            false => &self.asked,
+        };
+        let asked = asked.get(index as usize).copied().unwrap_or(Asked {
+            max_tokens: self.requested_tokens,
+            planned_input_tokens: None,
+        });
+        Sample {
+            index,
+            warmup,
+            requested_tokens: asked.max_tokens,
+            planned_input_tokens: asked.planned_input_tokens,
+            ..Sample::default()
+        }
+    }
+}
+
+/// What one request was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// Its ceiling.
+    pub max_tokens: u32,
+    /// Tokens that its prompt was made to have, where it was made.
+    pub planned_input_tokens: Option<u32>,
 }
 
 /// What the caller is told between samples.
@@ -186,12 +220,7 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
                 "the worker reported request {index} where {next} was due"
             )));
         }
-        let mut sample = Sample {
-            index,
-            warmup,
-            requested_tokens: self.watch.requested_tokens,
-            ..Sample::default()
-        };
+        let mut sample = self.watch.sample(warmup, index);
         let start_ns = loaded_ns.saturating_add(start_ns);
         let done_ns = loaded_ns.saturating_add(done_ns);
         sample.due_ns = start_ns;
@@ -260,14 +289,11 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
         };
         let message = format!("not done within {wait:?}");
         let sample = Sample {
-            index,
-            warmup: phase == Phase::Warmup,
-            requested_tokens: self.watch.requested_tokens,
             due_ns: self.asked_ns,
             start_ns: self.asked_ns,
             sent_ns: Some(self.asked_ns),
             error: Some(failure(ErrorClass::TotalTimeout, message.clone())),
-            ..Sample::default()
+            ..self.watch.sample(phase == Phase::Warmup, index)
         };
         let outcome = self.tally.add(phase, index, sample.error.as_ref());
         if self.out.send(sample).await.is_err() {

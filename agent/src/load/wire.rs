@@ -215,7 +215,7 @@ impl Choice<'_> {
             text: str_of(&message.content),
             reasoning: reasoning.map_or(str_of(&message.reasoning), |r| &r.0),
             tool_call: message.tool_calls.as_ref().is_some_and(|calls| calls.0)
-                || function.is_some_and(Function::says_something),
+                || function.is_some_and(|f| f.says_something()),
         }
     }
 }

@@ -76,7 +76,7 @@ fn order(spec: ChildSpec, tree: &str) -> io::Result<(Descriptors, Vec<u8>)> {
     let (given, targets) = spec.fds.into_iter().unzip();
     let start = StartOrder {
         tree: tree.to_owned(),
-        by_path: spec.program.is_script().then(|| spec.program.arg0()),
+        by_path: spec.program.runs_by_path().then(|| spec.program.arg0()),
         arg0: spec.program.arg0(),
         args: bytes(spec.args),
         env: spec

@@ -36,5 +36,6 @@ pub use identity::{Identities, Leftover, ProcessId, kill_leftover};
 pub use keeper::keeper_main;
 pub use log::LogRing;
 pub use program::{Program, ProgramError};
+pub(crate) use ready::reason;
 pub use ready::{ReadyError, ReadyInfo, http_client, wait_ready};
 pub use spawn::{ChildSpec, SpawnError, spawn};

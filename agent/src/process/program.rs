@@ -2,7 +2,8 @@
 //!
 //! A rebuild replaces the file under its path. Runs of one session must not change builds half way,
 //! so the open descriptor is what is executed, as `/proc/self/fd/N`. Scripts are the exception:
-//! their interpreter has to read them by name, so they run by path.
+//! their interpreter has to read them by name, so they run by path. So do engines of others, which
+//! may find their files by the name they were started under.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -30,7 +31,7 @@ pub struct Program {
 struct Inner {
     file: File,
     path: PathBuf,
-    script: bool,
+    by_path: bool,
     sha256: OnceLock<String>,
 }
 
@@ -61,16 +62,30 @@ impl Program {
         let path = std::fs::read_link("/proc/self/exe")?.into_os_string();
         let bytes = path.as_bytes();
         let named = bytes.strip_suffix(DELETED).unwrap_or(bytes);
-        Program::new(file, PathBuf::from(OsStr::from_bytes(named)))
+        Program::new(file, PathBuf::from(OsStr::from_bytes(named)), false)
     }
 
     /// Opens the executable at `path` and keeps it open.
     pub fn open(path: &Path) -> Result<Program, ProgramError> {
+        Self::open_at(path, false)
+    }
+
+    /// Opens an executable that is to be started under just this name, links not followed: the
+    /// `python` of a virtual environment is a link, and knows by its name where it is.
+    pub fn open_by_name(path: &Path) -> Result<Program, ProgramError> {
+        Self::open_at(path, true)
+    }
+
+    fn open_at(path: &Path, by_name: bool) -> Result<Program, ProgramError> {
         let failed = |error| ProgramError::Open {
             path: path.to_owned(),
             error,
         };
-        let real = path.canonicalize().map_err(failed)?;
+        let real = match by_name {
+            true => std::path::absolute(path),
+            false => path.canonicalize(),
+        };
+        let real = real.map_err(failed)?;
         let file = File::open(&real).map_err(failed)?;
         let facts = file.metadata().map_err(failed)?;
         if !facts.is_file() || facts.permissions().mode() & 0o111 == 0 {
@@ -78,17 +93,16 @@ impl Program {
                 path: path.to_owned(),
             });
         }
-        Program::new(file, real).map_err(failed)
+        Program::new(file, real, by_name).map_err(failed)
     }
 
-    fn new(mut file: File, path: PathBuf) -> io::Result<Program> {
+    fn new(mut file: File, path: PathBuf, by_name: bool) -> io::Result<Program> {
         let mut head = Vec::new();
         (&mut file).take(2).read_to_end(&mut head)?;
-        let script = head == b"#!";
         let inner = Inner {
             file,
             path,
-            script,
+            by_path: by_name || head == b"#!",
             sha256: OnceLock::new(),
         };
         Ok(Program {
@@ -136,9 +150,9 @@ impl Program {
         self.inner.file.as_fd()
     }
 
-    /// Whether an interpreter must find it by name.
-    pub(super) fn is_script(&self) -> bool {
-        self.inner.script
+    /// Whether it is started by its path and not by its descriptor.
+    pub(super) fn runs_by_path(&self) -> bool {
+        self.inner.by_path
     }
 
     /// `argv[0]` as bytes.
@@ -148,7 +162,7 @@ impl Program {
 
     /// What to execute from *this* process.
     pub(super) fn exec_path(&self) -> PathBuf {
-        if self.inner.script {
+        if self.inner.by_path {
             self.inner.path.clone()
         } else {
             PathBuf::from(format!("/proc/self/fd/{}", self.inner.file.as_raw_fd()))
@@ -191,6 +205,21 @@ mod tests {
         executable(&path, "#!/bin/sh\nexit 3\n");
         let program = Program::open(&path).unwrap();
         assert_eq!(program.exec_path(), path.canonicalize().unwrap());
+    }
+
+    #[test]
+    fn a_link_keeps_its_name_where_that_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("tool"), dir.path().join("link"));
+        executable(&real, "ELF or so");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let by_name = Program::open_by_name(&link).unwrap();
+        assert_eq!(
+            (by_name.path(), by_name.exec_path()),
+            (link.as_path(), link.clone())
+        );
+        let real = real.canonicalize().unwrap();
+        assert_eq!(Program::open(&link).unwrap().path(), real);
     }
 
     #[test]

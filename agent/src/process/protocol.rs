@@ -41,7 +41,7 @@ pub(super) enum Order {
 pub(super) struct StartOrder {
     /// The mark that the child and its descendants carry in their environment.
     pub tree: String,
-    /// Run this file by name (a script); else the first descriptor.
+    /// Run this file by name (a script, an engine of others); else the first descriptor.
     pub by_path: Option<Vec<u8>>,
     /// `argv[0]`
     pub arg0: Vec<u8>,

@@ -104,7 +104,7 @@ pub async fn wait_ready(
         message,
     };
     let target = Url::parse(url).map_err(|error| bad(error.to_string()))?;
-    let client = http_client(ATTEMPT_LIMIT).map_err(|error| bad(reason(&error)))?;
+    let client = http_client(ATTEMPT_LIMIT).map_err(|error| bad(reason(&error, ATTEMPT_LIMIT)))?;
     let mut last = "none was answered".to_owned();
     let poll = async {
         let mut pause = PAUSE_FIRST;
@@ -166,7 +166,7 @@ async fn attempt(client: &Client, url: &Url) -> Result<Value, String> {
         .get(url.clone())
         .send()
         .await
-        .map_err(|error| reason(&error))?;
+        .map_err(|error| reason(&error, ATTEMPT_LIMIT))?;
     let status = answer.status();
     if status != reqwest::StatusCode::OK {
         return Err(format!("HTTP {status}"));
@@ -177,7 +177,11 @@ async fn attempt(client: &Client, url: &Url) -> Result<Value, String> {
 
 async fn bounded_body(mut answer: Response) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(|error| reason(&error))? {
+    while let Some(chunk) = answer
+        .chunk()
+        .await
+        .map_err(|error| reason(&error, ATTEMPT_LIMIT))?
+    {
         if body.len() + chunk.len() > BODY_BYTES_MAX {
             return Err(format!("a health page of more than {BODY_BYTES_MAX} bytes"));
         }
@@ -187,9 +191,9 @@ async fn bounded_body(mut answer: Response) -> Result<Vec<u8>, String> {
 }
 
 /// The innermost cause: "Connection refused" and not "error sending request".
-fn reason(error: &reqwest::Error) -> String {
+pub(crate) fn reason(error: &reqwest::Error, limit: Duration) -> String {
     if error.is_timeout() {
-        return format!("no answer within {} s", ATTEMPT_LIMIT.as_secs());
+        return format!("no answer within {} s", limit.as_secs());
     }
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

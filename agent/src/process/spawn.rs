@@ -198,7 +198,7 @@ fn start_keeper(
     output: std::io::PipeWriter,
 ) -> io::Result<tokio::process::Child> {
     let mut command = std::process::Command::new(keeper.exec_path());
-    if !keeper.is_script() {
+    if !keeper.runs_by_path() {
         command.arg0(keeper.path());
     }
     command

@@ -19,11 +19,8 @@ pub(super) async fn stop(
     child: Child,
     addr: Option<std::net::SocketAddr>,
 ) -> Result<(), Failure> {
-    let limits = run.active.record.status().spec.limits;
     let keeper = child.identity().keeper.pid;
-    let report = child
-        .stop(Duration::from_millis(limits.stop_grace_ms))
-        .await;
+    let report = child.stop(run.resolved.grace).await;
     run.active.record.update(|status| {
         let lifecycle = &mut status.lifecycle;
         lifecycle.stop_ms = Some(report.stop_ms);

@@ -5,18 +5,22 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use contracts::run::{AllowFailures, Device, Dtype, Mode, RunSpec, Stage};
-use contracts::worker::OfflineJob;
+use contracts::run::{Device, Mode, RunSpec, Stage};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
+use super::foreign::{HOST, ServerCommand, dtype_word};
+use super::offline_job::offline_job;
+use super::prepare;
 use super::record::Record;
-use super::resolve::Resolved;
+use super::resolve::{Engine, Resolved};
 use super::story::{Failure, Run};
+use crate::load::OfflineWatch;
 use crate::process::{self, Child, ChildSpec, port};
 use crate::state::Current;
 
@@ -36,10 +40,21 @@ pub(super) enum Link {
         /// The id it must show.
         instance: String,
     },
+    /// Over HTTP, a server of others.
+    Server {
+        /// Where it was told to listen.
+        addr: SocketAddr,
+        /// Path of the page that says that it is ready.
+        health: String,
+        /// The model's name in requests; none asks it.
+        served_name: Option<String>,
+    },
     /// By the lines it reports.
     Offline {
         /// Read end of its report pipe.
         report: OwnedFd,
+        /// What it was asked.
+        watch: OfflineWatch,
     },
 }
 
@@ -55,7 +70,7 @@ impl Link {
     /// The address that must refuse once the child is gone.
     pub fn addr(&self) -> Option<SocketAddr> {
         match self {
-            Self::Online { addr, .. } => Some(*addr),
+            Self::Online { addr, .. } | Self::Server { addr, .. } => Some(*addr),
             Self::Offline { .. } => None,
         }
     }
@@ -64,30 +79,27 @@ impl Link {
 /// Starts the child with the device's lock in its keeper's hands, and writes down who it is.
 pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<Launched, Failure> {
     let spec = run.active.record.status().spec;
-    let executable = run.resolved.executable.clone();
-    let bench = Arc::clone(&run.bench);
-    let opened = tokio::task::spawn_blocking(move || {
-        let program = bench.builds.open(executable.as_deref())?;
-        let sha256 = bench
-            .builds
-            .sha256(&program)
-            .context("hash the engine's executable")?;
-        anyhow::Ok((program, sha256))
-    });
-    let opened = opened
-        .await
-        .map_err(|error| run.failed(error.to_string()))?;
-    let (program, sha256) = opened.map_err(|error| run.failed(format!("{error:#}")))?;
-    super::ready::begin_provenance(run, sha256);
+    let prepared = run.guarded(None, prepare::prepare(run)).await?;
+    let mut known = prepared.provenance;
 
-    let mut child_spec = ChildSpec::new(program, run.folder.log_file());
+    let mut child_spec = ChildSpec::new(prepared.program, run.folder.log_file());
     child_spec.env_remove = SECRETS.map(OsString::from).to_vec();
     child_spec.keep = vec![lock];
-    let link = match spec.arm.mode {
-        Mode::Online => online(&mut child_spec, &spec, &run.resolved),
-        Mode::Offline => offline(&mut child_spec, &spec, &run.resolved),
+    let link = match (&run.resolved.engine, spec.arm.mode) {
+        (Engine::Ours { chapter, .. }, Mode::Online) => {
+            online(&mut child_spec, &spec, chapter, &run.resolved.model)
+        }
+        (Engine::Ours { chapter, .. }, Mode::Offline) => {
+            offline(&mut child_spec, &spec, chapter, &run.resolved).await
+        }
+        (Engine::Server(command), _) => server(&mut child_spec, command),
+        (Engine::Url { .. }, _) => Err(anyhow::anyhow!("a server that runs is not started")),
     };
     let link = link.map_err(|error| run.failed(format!("{error:#}")))?;
+    if let Engine::Server(command) = &run.resolved.engine {
+        known.command = command_line(&command.program, &child_spec.args);
+    }
+    super::ready::begin_provenance(run, known);
     let spawned = Instant::now();
     let child = process::spawn(&run.bench.config.program, child_spec).await;
     let child = child.map_err(|error| run.failed(error.to_string()))?;
@@ -129,25 +141,47 @@ pub(super) fn forward_log(child: &Child, record: Arc<Record>) -> AbortHandle {
     .abort_handle()
 }
 
-fn online(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow::Result<Link> {
+/// A server of others opens its port by itself. The port is free as late as can be known; should
+/// somebody take it in between, the server says so and dies.
+fn server(child: &mut ChildSpec, command: &ServerCommand) -> anyhow::Result<Link> {
+    let port = port::free_port(HOST).context("find a port for the server")?;
+    let addr = SocketAddr::new(HOST, port);
+    let filled = command.filled(port);
+    child.args = filled.args.into_iter().map(OsString::from).collect();
+    child.env = filled.env;
+    child.cwd = command.entry.cwd.clone();
+    Ok(Link::Server {
+        addr,
+        health: command.entry.health.clone(),
+        served_name: command.served_name(port),
+    })
+}
+
+/// As it is started, and without the variables, which may hold keys.
+fn command_line(program: &Path, args: &[OsString]) -> Vec<String> {
+    let words = std::iter::once(program.as_os_str()).chain(args.iter().map(OsString::as_os_str));
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+fn online(
+    child: &mut ChildSpec,
+    spec: &RunSpec,
+    chapter: &str,
+    model: &str,
+) -> anyhow::Result<Link> {
     let (listener, addr) = port::listen_for_child().context("open a port for the server")?;
     child.fds.push((listener, LISTEN_FD));
     let instance = ulid::Ulid::generate().to_string();
-    child.args = serve_args(spec, resolved, &instance);
+    child.args = serve_args(spec, chapter, model, &instance);
     Ok(Link::Online { addr, instance })
 }
 
-fn serve_args(spec: &RunSpec, resolved: &Resolved, instance: &str) -> Vec<OsString> {
-    let mut args: Vec<String> = [
-        "engine",
-        "serve",
-        "--chapter",
-        &resolved.chapter,
-        "--model",
-        &resolved.model,
-    ]
-    .map(str::to_owned)
-    .to_vec();
+fn serve_args(spec: &RunSpec, chapter: &str, model: &str, instance: &str) -> Vec<OsString> {
+    let mut args: Vec<String> = ["engine", "serve", "--chapter", chapter, "--model", model]
+        .map(str::to_owned)
+        .to_vec();
     let mut flag = |name: &str, value: String| args.extend([name.to_owned(), value]);
     if let Some(dtype) = spec.arm.dtype {
         flag("--dtype", dtype_word(dtype).to_owned());
@@ -164,8 +198,20 @@ fn serve_args(spec: &RunSpec, resolved: &Resolved, instance: &str) -> Vec<OsStri
     args.into_iter().map(OsString::from).collect()
 }
 
-fn offline(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow::Result<Link> {
-    let job = serde_json::to_vec(&offline_job(spec, resolved))?;
+async fn offline(
+    child: &mut ChildSpec,
+    spec: &RunSpec,
+    chapter: &str,
+    resolved: &Resolved,
+) -> anyhow::Result<Link> {
+    let (spec, chapter) = (spec.clone(), chapter.to_owned());
+    let (model, text) = (resolved.model.clone(), resolved.text.clone());
+    // Prompts that must be made take a while: not on a thread that answers others.
+    let made = tokio::task::spawn_blocking(move || {
+        let (job, watch) = offline_job(&spec, &chapter, &model, text)?;
+        anyhow::Ok((serde_json::to_vec(&job)?, watch))
+    });
+    let (job, watch) = made.await??;
     let (report, theirs) = std::io::pipe().context("open a pipe for the worker's report")?;
     child.fds.push((
         memory_file(&job).context("hand the job to the worker")?,
@@ -184,28 +230,8 @@ fn offline(child: &mut ChildSpec, spec: &RunSpec, resolved: &Resolved) -> anyhow
     .to_vec();
     Ok(Link::Offline {
         report: report.into(),
+        watch,
     })
-}
-
-fn offline_job(spec: &RunSpec, resolved: &Resolved) -> OfflineJob {
-    let workload = &spec.workload;
-    OfflineJob {
-        chapter: resolved.chapter.clone(),
-        model: resolved.model.clone(),
-        dtype: spec.arm.dtype,
-        device: spec.arm.device,
-        threads: spec.arm.threads,
-        options: spec.arm.options.clone(),
-        prompts: workload.prompts.clone(),
-        endpoint: workload.endpoint,
-        sampling: workload.sampling.clone(),
-        warmup_prompts: None,
-        ceilings: Vec::new(),
-        warmup_ceilings: Vec::new(),
-        warmup: workload.warmup,
-        n_runs: workload.n_runs,
-        continue_on_error: workload.allow_failures != AllowFailures::Count { n: 0 },
-    }
 }
 
 /// A file in memory: a job may be larger than what a pipe holds before anybody reads.
@@ -215,14 +241,6 @@ fn memory_file(bytes: &[u8]) -> std::io::Result<OwnedFd> {
     file.write_all(bytes)?;
     file.rewind()?;
     Ok(file.into())
-}
-
-fn dtype_word(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F32 => "f32",
-        Dtype::F16 => "f16",
-        Dtype::Bf16 => "bf16",
-    }
 }
 
 fn device_word(device: Device) -> String {
@@ -235,6 +253,8 @@ fn device_word(device: Device) -> String {
 
 #[cfg(test)]
 mod tests {
+    use contracts::run::Dtype;
+
     use super::*;
     use crate::run::testing::fake_spec;
 
@@ -247,14 +267,7 @@ mod tests {
         spec.arm
             .options
             .insert("ttft_ms".to_owned(), "5".to_owned());
-        let resolved = Resolved {
-            executable: None,
-            chapter: "ch02".to_owned(),
-            model: "/m".to_owned(),
-            weights_bytes: None,
-            text: None,
-        };
-        let args = serve_args(&spec, &resolved, "ID");
+        let args = serve_args(&spec, "ch02", "/m", "ID");
         let line = args
             .iter()
             .map(|arg| arg.to_string_lossy())

@@ -1,5 +1,5 @@
-//! From a living child to its last sample: warm-up, measured requests, whose CPU time it was, and
-//! whether the measurement can be believed. The limits are in [`validity`].
+//! From an engine that is ready to its last sample: warm-up, measured requests, whose CPU time it
+//! was, and whether the measurement can be believed. The limits are in [`validity`].
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,31 +8,24 @@ use contracts::run::{RunFailure, RunSpec, Workload};
 use contracts::sample::Sample;
 use tokio::sync::mpsc;
 
-use super::launch::Link;
-use super::ready::{loaded, ready};
+use super::ready::{Ready, loaded};
 use super::story::{Failure, Run};
 use super::validity;
 use crate::host::CpuMeter;
 use crate::load::{
-    Clock, DriveEnd, DriveOutcome, Gauges, OfflineEvent, OfflineWatch, OnlineJob, Phase,
-    drive_online, read_offline,
+    Clock, DriveEnd, DriveOutcome, Gauges, OfflineEvent, OnlineJob, Phase, drive_online,
+    read_offline,
 };
-use crate::process::Child;
 
 /// Samples between the load generator and the spool: a full queue holds back the next request.
 const SAMPLES_QUEUE_MAX: usize = 64;
 
-/// Gets the child ready, then makes all requests and spools their samples.
-pub(super) async fn all(
-    run: &Run,
-    child: &Child,
-    link: Link,
-    spawned: Instant,
-) -> Result<(), Failure> {
+/// Makes all requests and spools their samples.
+pub(super) async fn all(run: &Run, ready: Ready, spawned: Instant) -> Result<(), Failure> {
     let spec = run.active.record.status().spec;
     let watch = Watch::new(run);
     let (out, samples) = mpsc::channel(SAMPLES_QUEUE_MAX);
-    let driven = drive(run, child, link, &spec, spawned, out, &watch);
+    let driven = drive(run, ready, &spec, spawned, out, &watch);
     let (end, stored) = tokio::join!(driven, store(run, &spec, samples, &watch));
     watch.cpu_end();
     let end = end?;
@@ -43,31 +36,23 @@ pub(super) async fn all(
 /// Makes all requests. `out` is dropped at the end, which is what ends [`store`].
 async fn drive(
     run: &Run,
-    child: &Child,
-    link: Link,
+    ready: Ready,
     spec: &RunSpec,
     spawned: Instant,
     out: mpsc::Sender<Sample>,
     watch: &Watch<'_>,
 ) -> Result<DriveEnd, Failure> {
-    match link {
-        Link::Online { addr, instance } => {
-            let server = ready(
-                run,
-                child,
-                &format!("http://{addr}"),
-                &instance,
-                spec,
-                spawned,
-            )
-            .await?;
-            let job = OnlineJob::from_spec(spec, &server, None, &run.active.secrets)
+    match ready {
+        Ready::Online { server, text } => {
+            let job = OnlineJob::from_spec(spec, &server, text, &run.active.secrets)
                 .map_err(|error| run.failed(error.to_string()))?;
             let on_phase = |phase| watch.begin(phase);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
         }
-        Link::Offline { report } => {
-            let expected = OfflineWatch::from_spec(spec);
+        Ready::Offline {
+            report,
+            watch: expected,
+        } => {
             let on_event = |event| match event {
                 OfflineEvent::Loaded { build, model } => loaded(run, &build, Some(*model), spawned),
                 OfflineEvent::Phase(phase) => watch.begin(phase),
@@ -248,8 +233,10 @@ impl<'a> Watch<'a> {
         let Some(used) = meter.and_then(|meter| meter.read().ok()) else {
             return;
         };
+        let beside = self.run.resolved.engine.runs_beside_us();
+        let foreign_share = used.foreign_share.filter(|_| !beside);
         self.run.active.record.update(|status| {
-            status.validity.foreign_cpu_during = used.foreign_share;
+            status.validity.foreign_cpu_during = foreign_share;
             status.validity.agent_cpu_ms = Some(used.own_ms);
         });
     }

@@ -7,13 +7,18 @@ pub mod builds;
 pub mod check;
 mod ending;
 mod fits;
+mod foreign;
 mod launch;
 mod measure;
+mod model_path;
+mod offline_job;
 mod preflight;
+mod prepare;
 mod ready;
 pub mod record;
 mod reserve;
 pub mod resolve;
+mod served;
 mod story;
 #[cfg(test)]
 pub mod testing;
@@ -72,6 +77,8 @@ pub struct Active {
     pub record: Arc<Record>,
     /// Never stored.
     pub secrets: Secrets,
+    /// SIGTERM to SIGKILL.
+    grace: Duration,
     order: CancellationToken,
     interrupt: OnceLock<Interrupt>,
 }
@@ -196,6 +203,7 @@ impl Bench {
             id,
             record: Arc::new(Record::new(status.clone())),
             secrets,
+            grace: resolved.grace,
             order: CancellationToken::new(),
             interrupt: OnceLock::new(),
         });
@@ -294,10 +302,9 @@ impl Bench {
         self.closing.cancel();
         let Some(active) = self.busy() else { return };
         active.interrupt(Interrupt::Shutdown);
-        let grace = Duration::from_millis(active.record.status().spec.limits.stop_grace_ms);
         let mut events = active.record.watch();
         let ended = events.wait_for(|_| active.record.state().is_final());
-        if tokio::time::timeout(grace + CLOSE_MARGIN, ended)
+        if tokio::time::timeout(active.grace + CLOSE_MARGIN, ended)
             .await
             .is_err()
         {

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::defaults::LOG_TAIL_LINES;
-use contracts::run::{RunFailure, Stage};
+use contracts::run::{Provenance, RunFailure, Stage};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::launch::Launched;
-use super::resolve::Resolved;
-use super::{Active, Bench, Interrupt, ending, launch, measure, preflight};
+use super::resolve::{Engine, Resolved};
+use super::{Active, Bench, Interrupt, ending, launch, measure, preflight, ready};
 use crate::process::{Child, ExitInfo};
 use crate::spool::RunFolder;
 use crate::spool::recover::stage_word;
@@ -108,6 +108,9 @@ async fn tell(bench: Arc<Bench>, active: Arc<Active>, job: Job) {
 async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
     run.enter(Stage::Preflight);
     let lock = run.guarded(None, preflight::pass(run, lock)).await?;
+    if let Engine::Url { url, served_name } = &run.resolved.engine {
+        return against(run, lock, url, served_name.as_deref()).await;
+    }
 
     run.enter(Stage::Spawn);
     let Launched {
@@ -119,9 +122,11 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
 
     run.enter(Stage::Load);
     let addr = link.addr();
-    let measured = run
-        .guarded(Some(&child), measure::all(run, &child, link, spawned))
-        .await;
+    let work = async {
+        let ready = ready::ready(run, &child, link, spawned).await?;
+        measure::all(run, ready, spawned).await
+    };
+    let measured = run.guarded(Some(&child), work).await;
 
     if measured.is_ok() && addr.is_none() {
         // A worker that is done ends by itself; a signal would only spoil its exit status.
@@ -131,6 +136,24 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
     let stopped = ending::stop(run, child, addr).await;
     logging.abort();
     measured.and(stopped)
+}
+
+/// A run against a server that runs already: nothing is started, and nothing is stopped. No keeper
+/// holds the device's lock, so that this does, to the end.
+async fn against(
+    run: &Run,
+    _lock: OwnedFd,
+    url: &str,
+    served_name: Option<&str>,
+) -> Result<(), Failure> {
+    ready::begin_provenance(run, Provenance::default());
+    run.enter(Stage::Load);
+    let begun = std::time::Instant::now();
+    let work = async {
+        let ready = ready::running(run, url, served_name).await?;
+        measure::all(run, ready, begun).await
+    };
+    run.guarded(None, work).await
 }
 
 impl Run {
@@ -151,7 +174,7 @@ impl Run {
     }
 
     /// Does `work`, unless the run is ordered to end, its deadline passes or its child dies.
-    async fn guarded<T>(
+    pub async fn guarded<T>(
         &self,
         child: Option<&Child>,
         work: impl Future<Output = Result<T, Failure>>,

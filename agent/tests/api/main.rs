@@ -3,9 +3,12 @@
 
 mod calibrating;
 mod crash;
+mod doctor;
 mod ending;
 mod fixture;
 mod following;
 mod loads;
 mod refusing;
 mod running;
+mod servers;
+mod urls;

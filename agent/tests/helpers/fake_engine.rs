@@ -5,6 +5,9 @@
 //! fake-engine healthy ADDR|fd:N ID     answers every request with 200 and instance ID
 //! fake-engine unhealthy ADDR|fd:N      answers 503
 //! fake-engine silent ADDR|fd:N         accepts and never answers
+//! fake-engine openai ADDR NAMES         answers as OpenAI's API does and serves NAMES (a,b); - lists none
+//! fake-engine openai-stubborn ADDR NAMES           the same, and ignores SIGTERM
+//! fake-engine openai-parent ADDR NAMES PIDS        the same, with an escaped child
 //! fake-engine idle                     does nothing until a signal ends it
 //! fake-engine die CODE MS LINE…        prints the lines, waits, exits
 //! fake-engine abort LINE               prints the line and dies of SIGABRT
@@ -28,6 +31,8 @@
     clippy::print_stdout,
     reason = "a helper of tests"
 )]
+
+mod fake_openai;
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -54,6 +59,15 @@ fn main() -> ExitCode {
         ["healthy", at, id] => serve(at, &format!(r#"{{"status":"ok","instance":"{id}"}}"#), 200),
         ["unhealthy", at] => serve(at, r#"{"status":"loading"}"#, 503),
         ["silent", at] => silent(at),
+        ["openai", at, names, ..] => fake_openai::serve(listen(at), names),
+        ["openai-stubborn", at, names] => {
+            ignore_term();
+            fake_openai::serve(listen(at), names);
+        }
+        ["openai-parent", at, names, pids] => {
+            start_and_wait("escaped", pids, &[]);
+            fake_openai::serve(listen(at), names);
+        }
         ["idle"] => up_and_sleep(),
         ["die", code, ms, ref lines @ ..] => {
             lines.iter().for_each(|line| println!("{line}"));

@@ -6,9 +6,11 @@
 mod asking;
 mod bad_servers;
 mod conformance;
+mod conformance_failures;
 mod conformance_http;
 mod conformance_usage;
 mod drive_closed;
+mod drive_conversations;
 mod drive_ends;
 mod drive_memory;
 mod drive_open;

@@ -3,7 +3,9 @@
 use std::io::{PipeWriter, Write};
 use std::time::Duration;
 
-use agent::load::{Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, Phase, read_offline};
+use agent::load::{
+    Asked, Clock, DriveEnd, DriveOutcome, OfflineEvent, OfflineWatch, Phase, read_offline,
+};
 use contracts::generate::{FinishReason, GenerateResult, RequestMetrics};
 use contracts::host::BuildFacts;
 use contracts::run::{AllowFailures, ModelFacts, Stage};
@@ -18,6 +20,8 @@ fn watch() -> OfflineWatch {
         n_runs: 2,
         allow_failures: AllowFailures::Count { n: 0 },
         requested_tokens: 40,
+        warmup_asked: Vec::new(),
+        asked: Vec::new(),
         ready_timeout: Duration::from_secs(20),
         request_timeout: Duration::from_secs(20),
     }
@@ -132,6 +136,29 @@ async fn lines_become_samples() {
     assert_eq!(last.output_ids, Some(vec![7, 8]));
     assert_eq!(last.text.as_deref(), Some("hi"));
     assert!(last.output_sha256.is_some() && last.input_ids_sha256.is_some());
+}
+
+#[tokio::test]
+async fn what_each_request_was_asked_stands_in_its_sample() {
+    let asked = |max_tokens, planned_input_tokens| Asked {
+        max_tokens,
+        planned_input_tokens,
+    };
+    let watch = OfflineWatch {
+        warmup_asked: vec![asked(5, None)],
+        asked: vec![asked(6, Some(60)), asked(7, Some(70))],
+        ..watch()
+    };
+    let text = [loaded(), ok(0, true), ok(0, false), ok(1, false), done()].concat();
+    let (_, samples, _) = read(&watch, move |mut writer| {
+        let _ = writer.write_all(text.as_bytes());
+    })
+    .await;
+    let stored: Vec<_> = samples
+        .iter()
+        .map(|s| (s.requested_tokens, s.planned_input_tokens))
+        .collect();
+    assert_eq!(stored, [(5, None), (6, Some(60)), (7, Some(70))]);
 }
 
 #[tokio::test]

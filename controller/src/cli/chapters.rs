@@ -28,16 +28,18 @@ pub struct Args {
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
     let names = connect::names(context, args.agent.into_iter().collect())?;
-    let table = if names.is_empty() {
-        local::chapters()?
+    let (chapters, engines) = if names.is_empty() {
+        let engines = connect::engines_file(context)?;
+        (local::chapters()?, local::engines(engines.as_deref())?)
     } else {
         let store = Store::open_read(&context.db).await?;
         let agents = connect::open(context, &store, &names, Duration::ZERO).await?;
-        let table = agents.hosts.first().map(|host| host.info.chapters.clone());
+        let info = agents.hosts.first().map(|host| host.info.clone());
         agents.close().await;
         store.close().await;
-        table.unwrap_or_default()
+        info.map(|info| (info.chapters, info.engines))
+            .unwrap_or_default()
     };
-    out::print(&show::chapters::render(&table, format)?)?;
+    out::print(&show::chapters::render(&chapters, &engines, format)?)?;
     Ok(Exit::Done)
 }

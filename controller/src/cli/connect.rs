@@ -133,15 +133,23 @@ pub async fn open(
     Ok(Agents { hosts, local: None })
 }
 
+/// The file that names the engines of the built-in agent, if there is one.
+///
+/// # Errors
+/// A setting that cannot be read.
+pub fn engines_file(context: &Context) -> anyhow::Result<Option<PathBuf>> {
+    let named = context.config.optional("engines", None, values::text)?;
+    Ok(named.map(PathBuf::from).or_else(|| {
+        let usual = context.config.file.with_file_name("engines.toml");
+        usual.exists().then_some(usual)
+    }))
+}
+
 async fn start_local(context: &Context, wait: Duration) -> anyhow::Result<Local> {
     let state_dir = context
         .config
         .required("local_state_dir", None, values::text)?;
-    let engines = context.config.optional("engines", None, values::text)?;
-    let engines = engines.map(PathBuf::from).or_else(|| {
-        let usual = context.config.file.with_file_name("engines.toml");
-        usual.exists().then_some(usual)
-    });
+    let engines = engines_file(context)?;
     let held_until = Instant::now() + wait;
     loop {
         let state_dir = Path::new(&state_dir);

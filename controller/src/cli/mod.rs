@@ -9,6 +9,7 @@ mod chapters;
 mod compare;
 mod config;
 mod connect;
+mod doctor;
 mod dry_run;
 mod resume;
 mod run;
@@ -55,6 +56,8 @@ enum Command {
     Chapters(chapters::Args),
     /// Measure the bench's own error on a host
     Calibrate(calibrate::Args),
+    /// What a server of others does, and how its tokens can be counted
+    Doctor(doctor::Args),
     /// End a run on its agent, keeping what was measured
     Cancel(cancel::Args),
     /// Collect runs that an interrupted command left on agents
@@ -121,6 +124,7 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
         Command::Agents(args) => agents::run(&context, args).await,
         Command::Chapters(args) => chapters::run(&context, args).await,
         Command::Calibrate(args) => calibrate::run(&context, args).await,
+        Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Cancel(args) => cancel::run(&context, args).await,
         Command::Resume(args) => resume::run(&context, args).await,
         Command::Config(args) => config::run(&context, args),

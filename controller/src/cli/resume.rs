@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, connect};
 use crate::exit::{self, Exit};
 use crate::fleet::LOCAL;
-use crate::record::RunRecord;
 use crate::run::collect::{Collected, Reach, leftovers};
 use crate::run::interrupt;
 use crate::run::progress::Console;
@@ -47,19 +46,16 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             }
         }
     }
-    store.close().await;
     match format {
         Format::Text if collected.is_empty() => out::print("nothing to collect\n")?,
         Format::Text => {
-            for run in &collected {
-                console.show_run(run)?;
+            for run in collected {
+                console.show_run(&store.with_figures(run).await?)?;
             }
         }
-        _ => {
-            let records: Vec<RunRecord> = collected.into_iter().map(|run| run.run).collect();
-            out::print(&show::runs::render(&records, format)?)?;
-        }
+        _ => out::print(&show::runs::render(&collected, format)?)?,
     }
+    store.close().await;
     if interrupt.is_cancelled() {
         Ok(Exit::Interrupted)
     } else {

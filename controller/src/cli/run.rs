@@ -28,7 +28,7 @@ const SESSION: &str = "Session";
 #[command(allow_negative_numbers = true)]
 pub struct Args {
     #[command(flatten)]
-    asked: workload::Args,
+    asked: workload::AskedArgs,
     #[command(flatten)]
     secrets: SecretArgs,
     /// Agents of the list, all at once [default: the built-in one]

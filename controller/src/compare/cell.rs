@@ -105,7 +105,7 @@ pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], comparable: bool)
             &format!("Wall {name}"),
             Unit::Ms,
             &|stats| match percentile(&stats.wall_times, q) {
-                Percentile::Known { value, .. } => Ok(value),
+                Percentile::Known { value, .. } | Percentile::Pooled { value } => Ok(value),
                 Percentile::TooFew { needs, has } => Err(Missing::TooFew { needs, has }),
             },
         ));

@@ -46,7 +46,8 @@ pub fn facts(run: &Measured<'_>) -> Vec<Fact> {
     facts
 }
 
-fn workload_facts(workload: &Workload) -> Vec<Fact> {
+/// What was asked, always the same fields in the same order.
+pub fn workload_facts(workload: &Workload) -> Vec<Fact> {
     let sampling = &workload.sampling;
     let of = |field, value: String| fact(Part::Workload, field, Some(value));
     vec![
@@ -78,6 +79,8 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
     let host = format!("{} ({})", record.hostname, short(&record.host_fingerprint));
     let timing = one_of(run.samples.iter().filter_map(|s| s.timing_source.as_ref()));
     let tokens = one_of(measured(run.samples).filter_map(|s| s.token_source.as_ref()));
+    let counting = record.server_report.as_ref();
+    let counting = counting.map(|stored| words::snake(&stored.report.counting));
     let prompt_ids = measured(run.samples).find_map(|s| s.input_ids_sha256.as_deref());
     vec![
         fact(Part::Host, "host", Some(host)),
@@ -98,7 +101,13 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
             // A run that measured no TTFT has no source, and that is known.
             Some(timing.unwrap_or_else(|| "none".to_owned())),
         ),
-        fact(Part::Measuring, "token source", tokens),
+        fact(Part::Measuring, "token source", tokens.clone()),
+        fact(
+            Part::Measuring,
+            "counting",
+            // What its server allows; without a report, what was done.
+            counting.or(tokens),
+        ),
         fact(
             Part::Measuring,
             "prompt token ids sha256",

@@ -263,11 +263,51 @@ impl Reason {
     }
 }
 
-/// The command that measures both sides alike.
+/// The command that measures both sides alike; a side that is not ours has one of its own.
 fn rerun(base: &RunRecord, candidate: &RunRecord) -> String {
+    let spec = &candidate.status.spec;
+    let mode = match (base.status.spec.arm.mode, spec.arm.mode) {
+        (b, c) if b != c => "both",
+        (_, Mode::Offline) => "offline",
+        (_, Mode::Online) => "online",
+    };
+    let mut rest = format!(" --mode {mode} --model {}", spec.workload.model);
+    if candidate.agent_name != "local" {
+        rest.push_str(&format!(" --agent {}", candidate.agent_name));
+    }
+    let commands: Vec<String> = engine_flags(base, candidate)
+        .iter()
+        .map(|engines| format!("`controller run{engines}{rest}`"))
+        .collect();
+    format!("run {}", commands.join(" and "))
+}
+
+/// What names the engines of both sides, for each command that it takes.
+fn engine_flags(base: &RunRecord, candidate: &RunRecord) -> Vec<String> {
+    let foreign = |run: &RunRecord| match &run.status.spec.arm.engine {
+        EngineRef::Named {
+            name,
+            chapter: None,
+        } => Some(format!(" --engine {name}")),
+        EngineRef::Url { url, .. } => Some(format!(" --url {url}")),
+        _ => None,
+    };
+    let (of_base, of_candidate) = (foreign(base), foreign(candidate));
+    if of_base.is_some() || of_candidate.is_some() {
+        let mut commands = vec![of_base.unwrap_or_else(|| our_flags(&[base]))];
+        let other = of_candidate.unwrap_or_else(|| our_flags(&[candidate]));
+        if commands.first() != Some(&other) {
+            commands.push(other);
+        }
+        return commands;
+    }
+    vec![our_flags(&[base, candidate])]
+}
+
+fn our_flags(runs: &[&RunRecord]) -> String {
     let mut chapters: Vec<&str> = Vec::new();
     let mut engines: Vec<&str> = Vec::new();
-    for run in [base, candidate] {
+    for run in runs {
         if let EngineRef::Named { name, .. } = &run.status.spec.arm.engine
             && !engines.contains(&name.as_str())
         {
@@ -279,24 +319,13 @@ fn rerun(base: &RunRecord, candidate: &RunRecord) -> String {
             chapters.push(id);
         }
     }
-    let spec = &candidate.status.spec;
-    let mode = match (base.status.spec.arm.mode, spec.arm.mode) {
-        (b, c) if b != c => "both",
-        (_, Mode::Offline) => "offline",
-        (_, Mode::Online) => "online",
-    };
-    let mut command = "run `controller run".to_owned();
+    let mut flags = String::new();
     for (flag, values) in [("--chapter", chapters), ("--engine", engines)] {
         if !values.is_empty() {
-            command.push_str(&format!(" {flag} {}", values.join(",")));
+            flags.push_str(&format!(" {flag} {}", values.join(",")));
         }
     }
-    command.push_str(&format!(" --mode {mode} --model {}", spec.workload.model));
-    if candidate.agent_name != "local" {
-        command.push_str(&format!(" --agent {}", candidate.agent_name));
-    }
-    command.push('`');
-    command
+    flags
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use contracts::sample::Sample;
 use serde::Serialize;
 
 use crate::compare::cell::{Overhead, Row};
+pub use crate::compare::facts::workload_facts;
 use crate::compare::lint::{Difference, Reason};
 use crate::compare::outputs::Outputs;
 use crate::compare::pairing::{Group, Pair, Pairing};

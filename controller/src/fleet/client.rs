@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use contracts::api::{
-    ApiError, CalibrateRequest, CheckAnswer, CheckRequest, ErrorBody, ErrorCode, PROTOCOL_HEADER,
-    RunList, StartRun,
+    ApiError, CalibrateRequest, CheckAnswer, CheckRequest, DoctorRequest, ErrorBody, ErrorCode,
+    PROTOCOL_HEADER, RunList, StartRun,
 };
 use contracts::calibrate::ClientFloor;
-use contracts::defaults::{BODY_BYTES_MAX, CONNECT_TIMEOUT, SAMPLES_PAGE_MAX};
+use contracts::defaults::{BODY_BYTES_MAX, CONNECT_TIMEOUT, DOCTOR_TIME, SAMPLES_PAGE_MAX};
+use contracts::doctor::ServerReport;
 use contracts::host::HostInfo;
 use contracts::run::{RunEvent, RunSpec, RunStatus};
 use reqwest::{Method, RequestBuilder, Response};
@@ -142,6 +143,18 @@ impl AgentClient {
             .call(Method::POST, "/v1/calibrate")
             .json(&body)
             .timeout(CALIBRATE_TIMEOUT);
+        self.json(call).await
+    }
+
+    /// Looks at a server from there; takes as long as that server's answers.
+    ///
+    /// # Errors
+    /// Also busy, and a server that cannot be reached.
+    pub async fn doctor(&self, request: &DoctorRequest) -> Result<ServerReport, FleetError> {
+        let call = self
+            .call(Method::POST, "/v1/doctor")
+            .json(request)
+            .timeout(DOCTOR_TIME + CALL_TIMEOUT);
         self.json(call).await
     }
 

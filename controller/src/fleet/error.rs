@@ -59,9 +59,9 @@ pub enum FleetError {
     },
 }
 
-/// What the built-in agent refuses is the user's own command line: where it listens says nothing.
+/// What the built-in agent refuses, or cannot reach, is the user's own: where it listens says nothing.
 fn prefix(name: &str, url: &str, error: &ApiError) -> String {
-    if name == super::LOCAL && error.code == ErrorCode::CannotRun {
+    if name == super::LOCAL && matches!(error.code, ErrorCode::CannotRun | ErrorCode::Unreachable) {
         return String::new();
     }
     format!("agent {name} ({url}): ")

@@ -19,7 +19,6 @@ use crate::fleet::{AgentClient, FleetError};
 use crate::light::Light;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::bench_stats;
-use crate::stats::gaps::GapCounts;
 use crate::stats::window::Shape;
 use crate::store::{RunFilter, Store, StoreError};
 
@@ -75,6 +74,7 @@ async fn store_end(
         anyhow::Ok((fetched, light))
     });
     let (mut fetched, light) = reading.await.context("reading samples")??;
+    light.warn(&run.run_id);
     let run = RunRecord {
         stats: bench_stats(&light.samples, Shape::of(&followed.status)),
         status: followed.status,
@@ -93,21 +93,16 @@ async fn store_end(
     })
 }
 
-/// What figures need of the lines. Event times of another build's encoding are stored as they are
-/// and not counted.
+/// What figures need of the lines.
 fn light(fetched: &mut Fetched) -> anyhow::Result<Light> {
     let mut light = Light::default();
-    let mut unread = 0;
     for sample in fetched.samples().context("the file of samples")? {
         let mut sample = sample.map_err(anyhow::Error::msg)?;
         let blob = match sample.event_times.take() {
             Some(times) => Some((times.encoding, STANDARD.decode(&times.base64)?)),
             None => None,
         };
-        unread += u32::from(light.take(sample, blob.as_ref()).is_err());
-    }
-    if unread > 0 {
-        tracing::warn!("event times of {unread} requests cannot be read by this build");
+        light.take(sample, blob.as_ref());
     }
     Ok(light)
 }
@@ -124,7 +119,7 @@ pub enum Reach {
 /// What was brought home from one agent.
 pub struct Collected {
     /// The runs, each at its end.
-    pub runs: Vec<RunWithSamples>,
+    pub runs: Vec<RunRecord>,
     /// The worst that was met on the way; each trouble was told on the console.
     pub exit: Exit,
 }
@@ -170,7 +165,7 @@ pub async fn leftovers(
         }
         let done = if unstored {
             let ended = bring_home(store, &host.client, run, interrupt, |_| {});
-            ended.await.map(|run| collected.runs.push(run))
+            ended.await.map(|run| collected.runs.push(run.run))
         } else {
             acknowledge_if_ended(host, status).await
         };
@@ -193,7 +188,7 @@ pub async fn leftovers(
         collected.runs.push(store_lost(store, run).await?);
     }
     for run in &collected.runs {
-        console.note(&collected_line(&run.run));
+        console.note(&collected_line(run));
     }
     Ok(collected)
 }
@@ -225,7 +220,7 @@ fn is_lost(run: &RunRecord, host: &Host, there: &[RunStatus], reach: Reach) -> b
         && !there.iter().any(|status| status.run_id == run.run_id)
 }
 
-async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamples> {
+async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunRecord> {
     let status = RunStatus {
         state: RunState::Failed,
         ended_unix_ms: Some(crate::now_unix_ms()),
@@ -238,11 +233,7 @@ async fn store_lost(store: &Store, run: RunRecord) -> anyhow::Result<RunWithSamp
     };
     let run = RunRecord { status, ..run };
     store.finish_run(&run, std::iter::empty(), &[]).await?;
-    Ok(RunWithSamples {
-        run,
-        samples: Vec::new(),
-        gaps: GapCounts::default(),
-    })
+    Ok(run)
 }
 
 fn collected_line(run: &RunRecord) -> String {

@@ -8,6 +8,7 @@ pub mod follow;
 pub mod interrupt;
 mod one;
 pub mod progress;
+mod server;
 pub mod sweep;
 
 use std::collections::BTreeMap;

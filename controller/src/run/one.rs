@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use ulid::Ulid;
 
 use super::progress::Line;
-use super::{Host, Session, collect};
+use super::{Host, Session, collect, server};
 use crate::fleet::FleetError;
 use crate::plan::{PlannedRun, engine_name};
 use crate::record::{RunRecord, RunWithSamples};
@@ -31,7 +31,11 @@ pub async fn one_run(
     planned: &PlannedRun,
     line: &mut Line,
 ) -> anyhow::Result<RunWithSamples> {
-    let mut run = new_record(session, host, planned);
+    let server_report = server::report(session, host, &planned.arm.engine).await?;
+    let mut run = RunRecord {
+        server_report,
+        ..new_record(session, host, planned)
+    };
     session.store.create_run(&run, &host.info.host).await?;
     line.begin(&run);
     if let Err(error) = start(session, host, &run).await {
@@ -132,6 +136,7 @@ fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRe
         created_unix_ms: crate::now_unix_ms(),
         status,
         stats: None,
+        server_report: None,
     }
 }
 

@@ -37,7 +37,10 @@ fn errors_name_the_word_and_what_is_allowed() {
         "ch01:slow",
         "ch01@a@b",
         "ch01:offline:online",
-        "url:http://x",
+        "url:x",
+        "url:http://",
+        "url:ftp://x",
+        "url:http://x:8000#",
         "file:a.json",
     ] {
         let error = Selector::parse(word).unwrap_err().to_string();
@@ -48,6 +51,39 @@ fn errors_name_the_word_and_what_is_allowed() {
     assert!(error.contains("allowed: ch01, engine:NAME"), "{error}");
     let error = Selector::parse("ch01:fast").unwrap_err().to_string();
     assert!(error.starts_with("`:fast` in `ch01:fast`"), "{error}");
+}
+
+#[test]
+fn a_url_keeps_its_own_colons() {
+    for (word, url, rest) in [
+        ("url:http://h:8000", "http://h:8000", ""),
+        ("url:http://h:8000/v1/", "http://h:8000", ""),
+        ("url:https://h/llm/v1:online", "https://h/llm", ":online"),
+        ("url:http://[::1]:8001@box#a", "http://[::1]:8001", "@box#a"),
+        (
+            "url:http://online:1:online%ab",
+            "http://online:1",
+            ":online%ab",
+        ),
+    ] {
+        let selector = Selector::parse(word).unwrap();
+        assert_eq!(selector.head, Head::Url(url.to_owned()), "{word}");
+        assert_eq!(selector.to_string(), format!("url:{url}{rest}"));
+    }
+    let mut run = fixtures::run("01A", "ch01", Mode::Online);
+    run.engine = "http://h:8000/v1".to_owned();
+    run.status.spec.arm.engine = EngineRef::Url {
+        url: run.engine.clone(),
+        served_name: None,
+    };
+    assert!(Selector::parse("url:http://h:8000").unwrap().matches(&run));
+    assert!(
+        Selector::parse("url:http://h:8000/v1:online")
+            .unwrap()
+            .matches(&run)
+    );
+    assert!(!Selector::parse("url:http://h:8001").unwrap().matches(&run));
+    assert!(!Selector::parse("ch01").unwrap().matches(&run));
 }
 
 #[test]
@@ -135,6 +171,7 @@ prop_compose! {
         head in prop_oneof![
             (0u8..=99).prop_map(|n| Head::Chapter(format!("ch{n:02}"))),
             name().prop_map(Head::Engine),
+            (name(), 1u16..).prop_map(|(host, port)| Head::Url(format!("http://{host}:{port}"))),
             name().prop_map(Head::Label),
             name().prop_map(Head::Run),
             name().prop_map(Head::Session),

@@ -85,11 +85,14 @@ fn build(info: &HostInfo) -> String {
     format!("{}{commit} ({})", build.version, build.profile)
 }
 
-/// Chapters that users see, then the engines that the agent's config names.
+/// Chapters that users see, then the engines that the agent's config names, with their kinds.
 fn engines(info: &HostInfo) -> String {
-    let chapters = info.chapters.iter().filter(|c| !c.hidden).map(|c| &c.id);
-    let engines = info.engines.iter().map(|engine| &engine.name);
-    let names: Vec<&str> = chapters.chain(engines).map(String::as_str).collect();
+    let chapters = info.chapters.iter().filter(|c| !c.hidden);
+    let engines = info.engines.iter();
+    let names: Vec<String> = chapters
+        .map(|chapter| chapter.id.clone())
+        .chain(engines.map(|engine| format!("{} ({})", engine.name, engine.kind)))
+        .collect();
     names.join(" ")
 }
 

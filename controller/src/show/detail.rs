@@ -1,17 +1,18 @@
-//! The facts of one run as rows of name and value: what it is, where it came from, whether it can
-//! be believed, how its child lived.
+//! The facts of one run as rows of name and value: what it is, what was asked, where it came from,
+//! how its child lived. Whether it can be believed is [`super::validity`]'s.
 
 use contracts::run::Mode;
 
 use crate::record::RunRecord;
+use crate::show::figures::limits;
 use crate::show::words;
+use crate::stats::window::Shape;
 
 type Rows = Vec<(String, String)>;
 
-/// What the run is and what was asked.
+/// What the run is.
 pub fn identity(run: &RunRecord) -> Rows {
     let status = &run.status;
-    let workload = &status.spec.workload;
     let mut rows = vec![
         row("id", run.run_id.clone()),
         row(
@@ -24,8 +25,6 @@ pub fn identity(run: &RunRecord) -> Rows {
         row("state", words::snake(&status.state)),
         row("made", words::time(run.created_unix_ms)),
         row("agent", format!("{} on {}", run.agent_name, run.hostname)),
-        row("workload", crate::compare::workload_words(workload)),
-        row("workload key", run.workload_key.clone()),
     ];
     if let Some(failure) = &status.failure {
         let stage = words::snake(&failure.stage);
@@ -37,6 +36,22 @@ pub fn identity(run: &RunRecord) -> Rows {
     for (name, value) in &run.tags {
         rows.push(row("tag", format!("{name}={value}")));
     }
+    rows
+}
+
+/// What was asked.
+pub fn workload(run: &RunRecord) -> Rows {
+    let spec = &run.status.spec;
+    let facts = crate::compare::workload_facts(&spec.workload);
+    let mut rows: Rows = facts
+        .into_iter()
+        .filter_map(|fact| Some(row(fact.field, fact.value?)))
+        .collect();
+    if let Some(slo) = &spec.slo {
+        let open_loop = Shape::of(&run.status).open_loop;
+        rows.push(row("goodput", limits(slo, open_loop)));
+    }
+    rows.push(row("key", run.workload_key.clone()));
     rows
 }
 
@@ -61,6 +76,15 @@ pub fn provenance(run: &RunRecord) -> Rows {
         row("host fingerprint", run.host_fingerprint.clone()),
         row("definition", provenance.definition.clone()),
     ];
+    for (name, value) in [
+        ("model's name in requests", &provenance.served_name),
+        ("tokenizer here sha256", &provenance.tokenizer_sha256),
+    ] {
+        rows.extend(value.as_ref().map(|value| row(name, value.clone())));
+    }
+    if !provenance.command.is_empty() {
+        rows.push(row("command", provenance.command.join(" ")));
+    }
     if let Some(model) = &provenance.model {
         rows.extend([
             row(
@@ -81,31 +105,6 @@ pub fn provenance(run: &RunRecord) -> Rows {
             ),
             row("threads", model.threads.to_string()),
         ]);
-    }
-    rows
-}
-
-/// Whether the measurement can be believed.
-pub fn validity(run: &RunRecord) -> Rows {
-    let validity = &run.status.validity;
-    let share = |share: Option<f64>| share.map_or("not measured".to_owned(), words::percent);
-    let mut rows = vec![
-        row(
-            "CPU used by others before",
-            share(validity.foreign_cpu_before),
-        ),
-        row(
-            "CPU used by others during",
-            share(validity.foreign_cpu_during),
-        ),
-        row("CPU time of the agent", ms(validity.agent_cpu_ms)),
-        row("failed requests", validity.failed_requests.to_string()),
-    ];
-    for warning in &run.status.warnings {
-        rows.push(row(
-            "warning",
-            format!("{} ({})", warning.message, warning.code),
-        ));
     }
     rows
 }

@@ -9,12 +9,15 @@ pub mod compare;
 pub mod config;
 pub mod curve;
 mod detail;
+pub mod doctor;
+pub mod figures;
 pub mod floor;
 pub mod run;
 pub mod runs;
 pub mod session;
 pub mod sweep;
 pub mod table;
+pub mod validity;
 pub(crate) mod words;
 
 use clap::ValueEnum;

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::record::{RunRecord, RunWithSamples};
 use crate::show::table::{footnotes, run_table, title};
-use crate::show::{Format, grid, pretty, words};
+use crate::show::{Format, figures, grid, pretty, words};
+use crate::stats::online::Online;
 use crate::stats::quantile::{PERCENTILES, Percentile, percentile};
 
 /// What the JSON of one run holds.
@@ -19,6 +20,9 @@ pub struct RunView<'a> {
     pub run: &'a RunRecord,
     /// Percentiles of the wall time in ms.
     pub wall_ms_percentiles: Vec<NamedPercentile>,
+    /// All figures of an online run, in numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Online>,
     /// The lines under the table.
     pub footnotes: Vec<String>,
     /// Its story in order, without progress, where the run is shown alone.
@@ -50,6 +54,7 @@ pub fn view(run: &RunWithSamples, with_samples: bool) -> RunView<'_> {
                 percentile: percentile(walls, q),
             })
             .to_vec(),
+        figures: Online::of(run),
         footnotes: footnotes(run)
             .iter()
             .map(|note| note.trim_start().to_owned())
@@ -78,10 +83,7 @@ pub fn render(
 }
 
 fn text(view: &RunView<'_>) -> String {
-    let mut text = run_table(view.run);
-    for note in &view.footnotes {
-        text.push_str(&format!("  {note}\n"));
-    }
+    let mut text = head(view);
     for (heading, rows) in sections(view) {
         text.push_str(&format!("\n  {heading}\n"));
         let width = rows.iter().map(|(name, _)| name.chars().count()).max();
@@ -97,17 +99,39 @@ fn text(view: &RunView<'_>) -> String {
     text
 }
 
+/// A run as it is shown when it ends: its table, what stands under it, its figures.
+pub fn head(view: &RunView<'_>) -> String {
+    let mut text = run_table(view.run, view.figures.as_ref());
+    for note in &view.footnotes {
+        text.push_str(&format!("  {note}\n"));
+    }
+    if let Some(shown) = measured_figures(view) {
+        let block = figures::text(shown, &view.run.status.validity);
+        text.push_str(&format!("\n{block}"));
+    }
+    text
+}
+
+/// A run that measured nothing has no figures to show.
+fn measured_figures<'v>(view: &'v RunView<'_>) -> Option<&'v Online> {
+    view.figures.as_ref().filter(|_| view.run.stats.is_some())
+}
+
 fn markdown(view: &RunView<'_>) -> String {
     let mut text = format!(
         "### {}\n\n```\n{}```\n",
         title(view.run),
-        run_table(view.run)
+        run_table(view.run, view.figures.as_ref())
     );
     if !view.footnotes.is_empty() {
         text.push('\n');
     }
     for note in &view.footnotes {
         text.push_str(&format!("- {note}\n"));
+    }
+    if let Some(shown) = measured_figures(view) {
+        let block = figures::markdown(shown, &view.run.status.validity);
+        text.push_str(&format!("\n{block}"));
     }
     for (heading, rows) in sections(view) {
         let rows = rows.into_iter().map(|(name, value)| vec![name, value]);
@@ -132,17 +156,23 @@ fn sections(view: &RunView<'_>) -> Vec<Section> {
             Percentile::Known { value, low, high } => {
                 format!("{value:.2}ms (95 % interval {low:.2}ms … {high:.2}ms)")
             }
+            Percentile::Pooled { value } => format!("{value:.2}ms"),
             Percentile::TooFew { needs, has } => words::too_few(needs, has),
         };
         (p.name.to_owned(), value)
     });
-    vec![
+    let server = view.run.server_report.as_ref();
+    let server = server.map(|stored| ("server", super::doctor::rows(stored)));
+    let mut sections = vec![
         ("wall time", percentiles.collect()),
         ("run", super::detail::identity(view.run)),
+        ("workload", super::detail::workload(view.run)),
         ("provenance", super::detail::provenance(view.run)),
-        ("validity", super::detail::validity(view.run)),
+        ("validity", super::validity::rows(view.run)),
         ("lifecycle", super::detail::lifecycle(view.run)),
-    ]
+    ];
+    sections.extend(server);
+    sections
 }
 
 fn log_tail(view: &RunView<'_>, heading: &str, indent: &str) -> String {

@@ -1,10 +1,11 @@
 //! The list of runs: one line each.
 
 use crate::record::RunRecord;
-use crate::show::{Format, document, grid, words};
+use crate::show::{Format, document, grid, validity, words};
 
-const HEADER: [&str; 11] = [
-    "run", "made", "agent", "engine", "mode", "model", "state", "Req/s", "Tok/s", "wall", "label",
+const HEADER: [&str; 12] = [
+    "run", "made", "agent", "engine", "mode", "model", "state", "Req/s", "Tok/s", "wall",
+    "validity", "label",
 ];
 
 /// Runs in the order given. JSON: `{"schema": 1, "runs": […]}` with each [`RunRecord`] whole.
@@ -16,12 +17,13 @@ pub fn render(runs: &[RunRecord], format: Format) -> serde_json::Result<String> 
         return Ok("no runs\n".to_owned());
     }
     let rows = runs.iter().map(row).collect();
-    Ok(grid(format, "lllllllrrrl", &HEADER, rows))
+    Ok(grid(format, "lllllllrrrll", &HEADER, rows))
 }
 
 fn row(run: &RunRecord) -> Vec<String> {
     let spec = &run.status.spec;
     let stats = run.stats.as_ref();
+    let verdict = run.status.validity.verdict;
     let figure = |text: Option<String>| text.unwrap_or_else(|| "—".to_owned());
     vec![
         run.run_id.clone(),
@@ -34,6 +36,7 @@ fn row(run: &RunRecord) -> Vec<String> {
         figure(stats.map(|s| format!("{:.2}", s.req_per_s))),
         figure(stats.map(|s| format!("{:.1}", s.tok_per_s))),
         figure(stats.map(|s| format!("{:.2}ms", s.wall_ms))),
+        figure(validity::is_judged(run).then(|| validity::word(verdict).to_owned())),
         run.label.clone().unwrap_or_default(),
     ]
 }

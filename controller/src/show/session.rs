@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use crate::record::{RunRecord, RunWithSamples};
 use crate::show::curve::{self, Curve};
-use crate::show::run::{RunView, view};
-use crate::show::table::{footnotes, run_table};
+use crate::show::run::{RunView, head, view};
 use crate::show::{Format, pretty};
 
 /// What the JSON of a session holds.
@@ -56,11 +55,7 @@ pub fn render(
 
 /// One run as it is shown when it ends: its table, what stands under it, where it ran.
 pub fn run_text(run: &RunWithSamples) -> String {
-    let mut text = run_table(&run.run);
-    for note in footnotes(run) {
-        text.push_str(&format!("{note}\n"));
-    }
-    text + &format!("  run {} on {}\n", run.run.run_id, run.run.agent_name)
+    head(&view(run, false)) + &format!("  run {} on {}\n", run.run.run_id, run.run.agent_name)
 }
 
 /// The last lines of a session: its id and the command that reads it.

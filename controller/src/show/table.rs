@@ -1,11 +1,13 @@
 //! The table of one run, as in the book, byte for byte; and the footnotes that stand under it.
 
-use contracts::run::{EngineRef, Mode, RunState};
+use contracts::run::{EngineRef, Mode, RunState, Soundness};
 use contracts::stats::BenchStats;
 
 use crate::record::{RunRecord, RunWithSamples};
-use crate::show::words;
+use crate::show::{validity, words};
 use crate::stats::bench::mean_of;
+use crate::stats::counts;
+use crate::stats::online::{Online, connecting_ms, waiting_ms};
 
 /// Dashes of a rule.
 const RULE_DASHES: usize = 54;
@@ -13,12 +15,13 @@ const RULE_DASHES: usize = 54;
 const INDENT: &str = "  ";
 
 /// The table of a run, with a line end after its last line. TTFT and TPOT are there when they were
-/// measured. A run without figures says why it has none.
-pub fn run_table(run: &RunRecord) -> String {
+/// measured. Several at a time, throughput says what it is of; in an open loop the wall time from
+/// due is the headline. A run without figures says why it has none.
+pub fn run_table(run: &RunRecord, online: Option<&Online>) -> String {
     let rule = format!("{INDENT}{}\n", "─".repeat(RULE_DASHES));
     let mut table = format!("{rule}{INDENT}{}\n{rule}", title(run));
     let lines = match &run.stats {
-        Some(stats) => figures(stats),
+        Some(stats) => figures(stats, online),
         None => vec![("No figures", why_none(run))],
     };
     for (name, value) in lines {
@@ -27,12 +30,20 @@ pub fn run_table(run: &RunRecord) -> String {
     table + &rule
 }
 
-fn figures(stats: &BenchStats) -> Vec<(&'static str, String)> {
+fn figures(stats: &BenchStats, online: Option<&Online>) -> Vec<(&'static str, String)> {
+    let of_window = match online {
+        Some(online) if !online.one_at_a_time => " (completed in the window)",
+        _ => "",
+    };
     let mut lines = vec![
-        ("Req/s", format!("{:.2}", stats.req_per_s)),
-        ("Tok/s", format!("{:.1}", stats.tok_per_s)),
-        ("Wall time", format!("{:.0}ms / request", stats.wall_ms)),
+        ("Req/s", format!("{:.2}{of_window}", stats.req_per_s)),
+        ("Tok/s", format!("{:.1}{of_window}", stats.tok_per_s)),
     ];
+    let from_due = online.filter(|online| online.open_loop);
+    if let Some(from_due) = from_due.and_then(|online| online.latency.wall_from_due_ms) {
+        lines.push(("Wall from due", format!("{:.0}ms / request", from_due.mean)));
+    }
+    lines.push(("Wall time", format!("{:.0}ms / request", stats.wall_ms)));
     if stats.ttft_ms != 0.0 {
         lines.push(("TTFT", format!("{:.1}ms", stats.ttft_ms)));
     }
@@ -116,7 +127,8 @@ pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
         ));
     }
     notes.extend(failures(run));
-    if run.run.status.spec.arm.mode == Mode::Online {
+    let online = run.run.status.spec.arm.mode == Mode::Online;
+    if online {
         notes.extend(beside_the_wall(run));
     }
     if let Some(share) = run.run.status.validity.foreign_cpu_during {
@@ -125,6 +137,10 @@ pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
             words::percent(share)
         ));
     }
+    let validity = &run.run.status.validity;
+    if validity::is_judged(&run.run) && (online || validity.verdict != Soundness::Sound) {
+        notes.push(format!("validity: {}", validity::verdict(validity)));
+    }
     let warnings = run.run.status.warnings.iter();
     notes.extend(warnings.map(|w| format!("warning: {}", w.message)));
     notes.iter().map(|note| format!("{INDENT}{note}")).collect()
@@ -132,38 +148,30 @@ pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
 
 /// The rate of failed requests, with their classes.
 fn failures(run: &RunWithSamples) -> Option<String> {
-    let measured = run.samples.iter().filter(|sample| !sample.warmup);
-    let total = measured.clone().count();
-    let classes: Vec<String> = measured
-        .filter_map(|sample| sample.error.as_ref())
-        .map(|error| words::snake(&error.class))
-        .collect();
-    if classes.is_empty() {
+    let total = run.samples.iter().filter(|sample| !sample.warmup).count();
+    let failures = counts::failures(&run.samples);
+    let failed: u64 = failures.iter().map(|failure| failure.count).sum();
+    if failed == 0 {
         return None;
     }
-    let rate = words::percent(classes.len() as f64 / total as f64);
-    let mut by_class = std::collections::BTreeMap::<&str, u32>::new();
-    for class in &classes {
-        *by_class.entry(class).or_default() += 1;
-    }
-    let by_class: Vec<String> = by_class.iter().map(|(c, n)| format!("{n} {c}")).collect();
+    let by_class = failures.iter().map(|failure| {
+        let status = failure.what.status;
+        let status = status.map_or(String::new(), |status| format!(" {status}"));
+        let class = words::snake(&failure.what.class);
+        format!("{} {class}{status}", failure.count)
+    });
+    let by_class: Vec<String> = by_class.collect();
     Some(format!(
-        "failed requests: {} of {total} ({rate}): {}",
-        classes.len(),
+        "failed requests: {failed} of {total} ({}): {}",
+        words::percent(failed as f64 / total as f64),
         by_class.join(", ")
     ))
 }
 
 /// Connecting and waiting inside the client are no part of the wall time and are shown beside it.
 fn beside_the_wall(run: &RunWithSamples) -> Option<String> {
-    let ms = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;
-    let connect = mean_of(&run.samples, |s| Some(ms(s.start_ns, s.connected_ns?)));
-    // What is neither connecting nor on the wire: from the schedule to the client, and from an
-    // open connection to the first write.
-    let waiting = mean_of(&run.samples, |s| {
-        let open = s.connected_ns.unwrap_or(s.start_ns);
-        Some(ms(s.due_ns, s.start_ns) + ms(open, s.sent_ns?))
-    })?;
+    let connect = mean_of(&run.samples, connecting_ms);
+    let waiting = mean_of(&run.samples, waiting_ms)?;
     let connect = match connect {
         Some(connect_ms) => format!("{connect_ms:.2}ms for each new connection"),
         None => "none (one open connection)".to_owned(),

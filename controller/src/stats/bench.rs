@@ -152,14 +152,6 @@ mod tests {
         Shape::of(&fixtures::run("01", "ch01", Mode::Online).status)
     }
 
-    /// A request from `sent` to `done` in ms, with 10 tokens.
-    fn at(index: u32, sent_ms: u64, done_ms: u64) -> Sample {
-        let mut sample = fixtures::sample(index, (done_ms - sent_ms) as f64, 10);
-        sample.sent_ns = Some(sent_ms * 1_000_000);
-        sample.done_ns = Some(done_ms * 1_000_000);
-        sample
-    }
-
     fn shape(load: Load, duration_ms: Option<u64>) -> Shape {
         let mut status = fixtures::run("01", "ch01", Mode::Online).status;
         status.spec.workload.load = load;
@@ -170,16 +162,16 @@ mod tests {
     #[test]
     fn under_concurrency_throughput_is_work_over_the_window() {
         let shape = shape(Load::Closed { concurrency: 2 }, None);
-        let mut warmup = at(0, 0, 100);
+        let mut warmup = fixtures::sent(0, 0, 100);
         warmup.warmup = true;
         let mut failed = fixtures::failed_sample(3, ErrorClass::Truncated);
         failed.sent_ns = Some(1_000_000_000);
         failed.done_ns = Some(2_100_000_000);
         let samples = [
             warmup,
-            at(1, 120, 1100),
-            at(0, 100, 1100),
-            at(2, 1100, 2000),
+            fixtures::sent(1, 120, 1100),
+            fixtures::sent(0, 100, 1100),
+            fixtures::sent(2, 1100, 2000),
             failed,
         ];
         let stats = bench_stats(&samples, shape).unwrap();
@@ -191,7 +183,11 @@ mod tests {
 
     #[test]
     fn under_a_duration_what_ended_in_it_counts() {
-        let samples = [at(0, 0, 900), at(1, 10, 990), at(2, 900, 1800)];
+        let samples = [
+            fixtures::sent(0, 0, 900),
+            fixtures::sent(1, 10, 990),
+            fixtures::sent(2, 900, 1800),
+        ];
         let closed = Load::Closed { concurrency: 2 };
         let stats = bench_stats(&samples, shape(closed, Some(1000))).unwrap();
         assert_eq!((stats.req_per_s, stats.tok_per_s), (2.0, 20.0));
@@ -220,7 +216,7 @@ mod tests {
         };
         status.spec.workload.duration_ms = Some(60_000);
         status.state = RunState::Cancelled;
-        let stats = bench_stats(&[at(0, 0, 2000)], Shape::of(&status)).unwrap();
+        let stats = bench_stats(&[fixtures::sent(0, 0, 2000)], Shape::of(&status)).unwrap();
         assert_eq!(stats.req_per_s, 0.5);
     }
 

@@ -1,9 +1,13 @@
 //! Statistics: pure functions on numbers. No I/O, no store, no words for people.
 
 pub mod bench;
+pub mod counts;
+pub mod flight;
 pub mod gaps;
 pub mod goodput;
+pub mod online;
 pub mod quantile;
+pub mod summary;
 pub mod window;
 
 /// Arithmetic mean; none of nothing.

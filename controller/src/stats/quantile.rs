@@ -32,6 +32,11 @@ pub enum Percentile {
         /// Upper end of the 95 % interval.
         high: f64,
     },
+    /// Of events pooled over requests: they are not independent, so it has no interval.
+    Pooled {
+        /// Hyndman-Fan 7.
+        value: f64,
+    },
     /// Too few requests for an interval.
     TooFew {
         /// Smallest number for which one exists.
@@ -41,13 +46,28 @@ pub enum Percentile {
     },
 }
 
+impl Percentile {
+    /// Its value, if it may be shown.
+    pub fn value(&self) -> Option<f64> {
+        match self {
+            Self::Known { value, .. } | Self::Pooled { value } => Some(*value),
+            Self::TooFew { .. } => None,
+        }
+    }
+}
+
 /// The `q` quantile of `values` with its interval, if `values` are enough to have one.
 pub fn percentile(values: &[f64], q: f64) -> Percentile {
-    match (quantile(values, q), interval(values, q)) {
+    percentile_of(&sorted(values).unwrap_or_default(), q)
+}
+
+/// [`percentile`] of values that are [`sorted`] already.
+pub fn percentile_of(sorted: &[f64], q: f64) -> Percentile {
+    match (quantile_of(sorted, q), interval_of(sorted, q)) {
         (Some(value), Some((low, high))) => Percentile::Known { value, low, high },
         _ => Percentile::TooFew {
             needs: smallest_n(q),
-            has: values.len() as u64,
+            has: sorted.len() as u64,
         },
     }
 }
@@ -55,11 +75,14 @@ pub fn percentile(values: &[f64], q: f64) -> Percentile {
 /// Quantile by definition 7: with `h = (n − 1) q`, linear between order statistics ⌊h⌋ and ⌊h⌋ + 1
 /// counted from 0. None for no values, a NaN among them, or `q` outside 0 to 1.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
+    quantile_of(&sorted(values)?, q)
+}
+
+fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&q) {
         return None;
     }
-    let sorted = sorted(values)?;
-    let h = (sorted.len() - 1) as f64 * q;
+    let h = sorted.len().checked_sub(1)? as f64 * q;
     let below = *sorted.get(h.floor() as usize)?;
     let above = *sorted.get(h.ceil() as usize)?;
     Some(below + (h - h.floor()) * (above - below))
@@ -75,7 +98,10 @@ pub fn smallest_n(q: f64) -> u64 {
 /// 95 % interval of the `q` quantile: the largest order statistic that is above the quantile with
 /// probability at most 2.5 %, and the smallest that is below it with at most 2.5 %.
 pub fn interval(values: &[f64], q: f64) -> Option<(f64, f64)> {
-    let sorted = sorted(values)?;
+    interval_of(&sorted(values)?, q)
+}
+
+fn interval_of(sorted: &[f64], q: f64) -> Option<(f64, f64)> {
     let n = sorted.len();
     // How many values lie below the true quantile is binomial (n, q). The k-th order statistic is
     // above it when fewer than k are below.
@@ -101,7 +127,7 @@ fn binomial_cdf(n: usize, q: f64) -> Vec<f64> {
 }
 
 /// Ascending; none of nothing or with a NaN.
-fn sorted(values: &[f64]) -> Option<Vec<f64>> {
+pub fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if values.is_empty() || values.iter().any(|v| v.is_nan()) {
         return None;
     }

@@ -14,12 +14,23 @@ pub struct Shape {
     pub one_at_a_time: bool,
     /// Requests come at times of their own: the wall time from due is the headline.
     pub open_loop: bool,
-    /// Slots, or the cap of an open loop.
-    pub slots: Option<u32>,
+    /// When the load is the one that was asked for.
+    pub steady_by: SteadyBy,
     /// How long requests were sent; none if they were counted, or the run ended before that.
     duration_ns: Option<u64>,
     /// Measured requests, at most.
     pub(super) n_runs: u64,
+}
+
+/// When the load of a run is the one that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SteadyBy {
+    /// While so many are in flight.
+    Slots(u32),
+    /// While requests come at their times.
+    Arrivals,
+    /// Never: all come at once.
+    Nothing,
 }
 
 impl Shape {
@@ -34,11 +45,12 @@ impl Shape {
         Self {
             one_at_a_time: offline || workload.load == Load::Closed { concurrency: 1 },
             open_loop: !matches!(workload.load, Load::Closed { .. }),
-            slots: match workload.load {
-                Load::Closed { concurrency } => Some(concurrency),
-                Load::Open { max_in_flight, .. }
-                | Load::Burst { max_in_flight }
-                | Load::Trace { max_in_flight } => max_in_flight,
+            steady_by: match workload.load {
+                Load::Closed { concurrency } => SteadyBy::Slots(concurrency),
+                Load::Burst { max_in_flight } => {
+                    max_in_flight.map_or(SteadyBy::Nothing, SteadyBy::Slots)
+                }
+                Load::Open { .. } | Load::Trace { .. } => SteadyBy::Arrivals,
             },
             duration_ns: asked.map(|ms| ms.saturating_mul(1_000_000)),
             n_runs: u64::from(workload.n_runs),

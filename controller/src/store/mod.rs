@@ -9,6 +9,7 @@ mod open;
 mod rows;
 mod runs;
 mod samples;
+mod server_reports;
 mod write;
 
 use std::path::{Path, PathBuf};

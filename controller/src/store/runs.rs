@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite};
 
 use super::rows::{parse_json, parse_word, read_floats, uncount, word};
-use super::{Store, StoreError};
+use super::{Store, StoreError, server_reports};
 use crate::record::RunRecord;
 
 /// Which runs; the default is all of them.
@@ -24,9 +24,12 @@ const AMBIGUOUS_SHOWN: u32 = 3;
 const SELECT: &str = "select run.*, session.label, session.tags_json, session.controller_build, \
      host.hostname, bench_stats.req_per_s, bench_stats.tok_per_s, \
      bench_stats.wall_ms, bench_stats.output_tokens, bench_stats.n_runs, bench_stats.ttft_ms, \
-     bench_stats.tpot_ms, bench_stats.wall_times_ms \
+     bench_stats.tpot_ms, bench_stats.wall_times_ms, \
+     server_report.agent_name as report_agent_name, \
+     server_report.created_unix_ms as report_created_unix_ms, server_report.report_json \
      from run join session on session.session_id = run.session_id \
      join host on host.host_fingerprint = run.host_fingerprint \
+     left join server_report on server_report.report_id = run.server_report_id \
      left join bench_stats on bench_stats.run_id = run.run_id where true";
 
 impl Store {
@@ -175,6 +178,9 @@ impl Store {
                 created_unix_ms: row.try_get("created_unix_ms")?,
                 status: read_status(row)?,
                 stats: read_stats(row)?,
+                server_report: server_reports::read(row)?
+                    .transpose()
+                    .map_err(|why| Problem::Bad("report_json", why))?,
             })
         };
         get().map_err(|problem| match problem {

@@ -238,10 +238,11 @@ impl Store {
     pub async fn with_figures(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
         let mut light = Light::default();
         self.each_row(&run.run_id, Columns::Figures, |sample, blob| {
-            let taken = light.take(sample, blob.as_ref());
-            taken.map_err(|why| self.bad_row("event_times", why))
+            light.take(sample, blob.as_ref());
+            Ok(())
         })
         .await?;
+        light.warn(&run.run_id);
         Ok(RunWithSamples {
             run,
             samples: light.samples,
@@ -257,12 +258,12 @@ impl Store {
         let mut gaps = Light::default();
         let mut samples = Vec::new();
         self.each_row(&run.run_id, Columns::All, |sample, blob| {
-            let counted = gaps.count(&sample, blob.as_ref());
-            counted.map_err(|why| self.bad_row("event_times", why))?;
+            gaps.count(&sample, blob.as_ref());
             samples.push(with_event_times(sample, blob));
             Ok(())
         })
         .await?;
+        gaps.warn(&run.run_id);
         Ok(RunWithSamples {
             run,
             samples,

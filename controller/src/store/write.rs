@@ -182,8 +182,8 @@ async fn insert_run(
         "insert into run (run_id, session_id, arm_letter, block, position, agent_name, agent_id,
                           host_fingerprint, engine, mode, model, workload_key, created_unix_ms,
                           state, spec_json, deadline_s, accepted_unix_ms, warnings_json,
-                          validity_json, lifecycle_json)
-         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                          validity_json, lifecycle_json, server_report_id)
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(&run.run_id)
     .bind(&run.session_id)
@@ -205,6 +205,7 @@ async fn insert_run(
     .bind(json(&run.status.warnings))
     .bind(json(&run.status.validity))
     .bind(json(&run.status.lifecycle))
+    .bind(run.server_report.as_ref().map(|stored| &stored.report_id))
     .execute(&mut **transaction)
     .await?;
     Ok(())

@@ -8,6 +8,9 @@
 )]
 
 mod builds;
+mod doctor;
+mod foreign;
 mod interrupts;
 mod lab;
+mod loads;
 mod main_job;

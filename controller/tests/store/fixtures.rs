@@ -93,6 +93,7 @@ pub fn queued(run_id: &str, session_id: &str) -> RunRecord {
             samples: None,
         },
         stats: None,
+        server_report: None,
     }
 }
 

@@ -5,4 +5,6 @@
 mod fixtures;
 mod floor;
 mod opening;
+mod reading;
+mod reports;
 mod storing;

@@ -128,6 +128,32 @@ async fn nothing_is_half_stored() {
 }
 
 #[tokio::test]
+async fn a_sample_that_cannot_be_read_undoes_it_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;
+    // Beyond the first insert, so that there is something to undo.
+    let good = (0..700).map(|index| {
+        Ok(Sample {
+            index,
+            ..Sample::default()
+        })
+    });
+    let broken = good.chain([Err("sample 700 cannot be read".to_owned())]);
+    let error = store
+        .finish_run(&ended(run.clone()), broken, &events())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, StoreError::BadSample { .. }), "{error}");
+    let words = error.to_string();
+    assert!(
+        words.contains("01RUN") && words.contains("sample 700"),
+        "{words}"
+    );
+    assert!(store.samples("01RUN").await.unwrap().is_empty());
+    assert_eq!(store.run_by_prefix("01RUN").await.unwrap(), run);
+}
+
+#[tokio::test]
 async fn many_samples_take_many_inserts() {
     let folder = tempfile::tempdir().unwrap();
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;

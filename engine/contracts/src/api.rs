@@ -5,7 +5,7 @@
 //! | `GET /health` | `{"status":"ok"}`, open to all |
 //! | `GET /v1/host` | [`HostInfo`](crate::host::HostInfo) |
 //! | `POST /v1/check` with [`CheckRequest`] | 200 [`CheckAnswer`], or 422 naming the field: could this spec run here |
-//! | `POST /v1/doctor` with [`DoctorRequest`] | [`ServerReport`](crate::doctor::ServerReport): what a server does; takes as long as its answers |
+//! | `POST /v1/doctor` with [`DoctorRequest`] | [`ServerReport`](crate::doctor::ServerReport): what a server does; takes as long as its answers. 409 busy; 422 no URL of a server; 502 it cannot be reached |
 //! | `POST /v1/calibrate` with [`CalibrateRequest`] | [`ClientFloor`](crate::calibrate::ClientFloor): this agent's own floor; 409 busy |
 //! | `POST /v1/runs` with [`StartRun`] | 202 [`RunStatus`](crate::run::RunStatus); 409 another spec or busy; 422 cannot run; 503 quarantined |
 //! | `GET /v1/runs` | [`RunList`] |
@@ -155,6 +155,8 @@ pub enum ErrorCode {
     WrongState,
     /// 422.
     CannotRun,
+    /// 502: the server that was to be looked at cannot be reached.
+    Unreachable,
     /// 503.
     Quarantined,
     /// 500.

@@ -34,6 +34,11 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A run that is longer is ended as failed.
 pub const RUN_DEADLINE: Duration = Duration::from_secs(4 * 3600);
 
+/// All probes of `doctor` together: about twenty short answers of a slow server.
+pub const DOCTOR_TIME: Duration = Duration::from_secs(600);
+/// One probe of `doctor`, at most 64 tokens.
+pub const DOCTOR_PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Foreign share of the machine's CPU during a run above which a warning is stored and shown.
 pub const FOREIGN_CPU_WARN_SHARE: f64 = 0.05;
 /// A greedy step whose two best logits are closer than this is a near tie: in f32 on a CPU,

@@ -18,7 +18,7 @@ pub mod source;
 pub mod tensors;
 pub mod weights;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::DType;
 use contracts::run::{Device, Dtype, ModelFacts};
@@ -131,21 +131,13 @@ fn load_directory(
     let (config, config_sha256, text) = open_directory(dir, model)?;
     let files = weights::files(dir, model)?;
     let weights = Weights::open(&files, &config, model)?;
-    let mut hashes = FileHashes::open();
-    let mut parts = vec![
-        ("config", config_sha256),
-        ("tokenizer", text.sha256().to_owned()),
-    ];
-    for file in &files {
-        parts.push(("weights", hashes.of_file(file, model)?));
-    }
-    hashes.save();
+    let sha256 = directory_sha256(config_sha256, &text, &files, model)?;
     let dtype = device::dtype(request.dtype, device, config.family, weights.stored_dtype())?;
     let facts = facts(
         request,
         &config,
         &text,
-        identity::of_parts(parts),
+        sha256,
         device::name(dtype).to_owned(),
     );
     let forward = Forward::new(&config, Box::new(weights), dtype, device)?;
@@ -165,9 +157,7 @@ fn load_gguf(
     let gguf = Gguf::open(path, model)?;
     let text = Text::from_gguf(model, gguf.metadata())?;
     check_vocabulary(gguf.config(), &text, model)?;
-    let mut hashes = FileHashes::open();
-    let sha256 = identity::of_parts([("gguf", hashes.of_file(path, model)?)]);
-    hashes.save();
+    let sha256 = gguf_sha256(path, model)?;
     let stored = gguf.stored_type();
     let mut config = gguf.config().clone();
     let (forward, weights) = match request.dtype {
@@ -223,6 +213,33 @@ fn load_dummy(
         facts,
         forward,
     })
+}
+
+/// What a `.gguf` file is, whoever loads it.
+pub(crate) fn gguf_sha256(path: &Path, model: &str) -> Result<String, EngineError> {
+    let mut hashes = FileHashes::open();
+    let sha256 = hashes.of_file(path, model)?;
+    hashes.save();
+    Ok(identity::of_parts([("gguf", sha256)]))
+}
+
+/// What the model in a directory is, whoever loads it.
+pub(crate) fn directory_sha256(
+    config_sha256: String,
+    text: &Text,
+    weights: &[PathBuf],
+    model: &str,
+) -> Result<String, EngineError> {
+    let mut hashes = FileHashes::open();
+    let mut parts = vec![
+        ("config", config_sha256),
+        ("tokenizer", text.sha256().to_owned()),
+    ];
+    for file in weights {
+        parts.push(("weights", hashes.of_file(file, model)?));
+    }
+    hashes.save();
+    Ok(identity::of_parts(parts))
 }
 
 fn facts(

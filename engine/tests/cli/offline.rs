@@ -10,7 +10,7 @@ use std::{
 use contracts::{
     defaults,
     generate::GenerateResult,
-    openai::Completion,
+    openai::{ChatMessage, Completion},
     run::{Device, Endpoint, PromptSource},
     worker::{OfflineJob, WorkerLine},
 };
@@ -230,11 +230,76 @@ fn a_job_that_cannot_be_is_one_line_with_code_2() {
             },
             "template",
         ),
+        (
+            OfflineJob {
+                prompts: PromptSource::Trace { requests: vec![] },
+                ..fake(&[])
+            },
+            "prompts: only texts and conversations",
+        ),
+        (
+            OfflineJob {
+                prompts: conversation(),
+                endpoint: Endpoint::Completions,
+                ..fake(&[])
+            },
+            "conversations need a chat template",
+        ),
+        (
+            OfflineJob {
+                ceilings: vec![1],
+                ..fake(&[])
+            },
+            "ceilings: 1 of them for 3 requests",
+        ),
     ] {
         let (output, lines) = run(&job);
         assert!(fails(&output, 2).contains(says));
         assert!(lines.is_empty());
     }
+}
+
+fn conversation() -> PromptSource {
+    let message = |role: &str, text: &str| ChatMessage {
+        role: role.to_owned(),
+        content: text.into(),
+    };
+    let messages = vec![
+        message("user", "one"),
+        message("assistant", "two"),
+        message("user", "three"),
+    ];
+    PromptSource::Conversations {
+        conversations: vec![messages],
+    }
+}
+
+#[test]
+fn each_request_has_its_own_ceiling_and_warm_up_its_own_prompts() {
+    let (output, lines) = run(&OfflineJob {
+        prompts: conversation(),
+        warmup_prompts: Some(PromptSource::Texts {
+            texts: vec!["one".to_owned()],
+        }),
+        ceilings: vec![1, 2, 3],
+        ..job("ch02")
+    });
+    assert!(output.status.success(), "{}", stderr(&output));
+    let Some(WorkerLine::Request {
+        warmup: true,
+        result: Ok(warmup),
+        ..
+    }) = lines.get(1)
+    else {
+        panic!("{lines:?}")
+    };
+    assert_eq!(warmup.output_ids.len(), 6);
+    let measured = measured(&lines);
+    let lengths: Vec<usize> = measured.iter().map(|r| r.output_ids.len()).collect();
+    assert_eq!(lengths, [1, 2, 3]);
+    // Three messages have three times the template's tokens.
+    assert!(measured[0].input_ids.len() > 2 * warmup.input_ids.len());
+    assert_eq!(measured[0].input_ids, measured[2].input_ids);
 }
 
 /// What an online client sends for request `i` of the same spec.

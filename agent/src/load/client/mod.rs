@@ -12,14 +12,14 @@
 
 mod body;
 mod connection;
-mod framing;
+pub(crate) mod framing;
 mod head;
 mod reception;
 mod replay;
 mod shared;
 mod stamped;
 mod target;
-mod tls;
+pub(crate) mod tls;
 mod unzip;
 mod usage;
 mod watchdog;

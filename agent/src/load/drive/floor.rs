@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::flight::Flight;
+use super::books::{Books, Closed};
 use super::settle::Over;
 use super::shelf::{Group, Taker};
 use crate::load::client::{Client, Ended};
@@ -33,19 +33,8 @@ pub(super) struct Floor {
     pub stop: CancellationToken,
     /// When sending ends; `u64::MAX` if it does not by itself.
     window_end_ns: Cell<u64>,
+    /// Never borrowed across a wait.
     books: RefCell<Books>,
-}
-
-/// Counts. Never borrowed across a wait.
-struct Books {
-    tally: Tally,
-    flight: Flight,
-    begun: Option<Phase>,
-    outcome: Option<DriveOutcome>,
-    /// Slots that have begun their first request.
-    slots_begun: u32,
-    /// CPU time of this thread, and the clock, when measuring began.
-    cpu: Option<(Duration, u64)>,
 }
 
 /// One request, or the first one of a conversation, and why it goes now.
@@ -57,15 +46,6 @@ pub(super) struct Turn {
     pub released_ns: Option<u64>,
     /// Whether it is the first of its slot, for a load that has slots.
     pub first_of_slot: bool,
-}
-
-/// What the drive makes of its counts.
-pub(super) struct Closed {
-    pub tally: Tally,
-    pub flight: Flight,
-    pub outcome: Option<DriveOutcome>,
-    /// CPU time of this thread over the time since measuring began.
-    pub busy_share: Option<f64>,
 }
 
 impl Floor {
@@ -90,14 +70,7 @@ impl Floor {
             phases,
             stop,
             window_end_ns: Cell::new(u64::MAX),
-            books: RefCell::new(Books {
-                tally,
-                flight: Flight::default(),
-                begun: None,
-                outcome: None,
-                slots_begun: 0,
-                cpu: None,
-            }),
+            books: RefCell::new(Books::new(tally)),
         }
     }
 
@@ -233,26 +206,12 @@ impl Floor {
     /// A request goes to its client.
     fn begin(&self, phase: Phase, start_ns: u64, first_of_slot: bool) {
         let mut books = self.books.borrow_mut();
-        books.flight.begin(start_ns);
-        books.slots_begun += u32::from(first_of_slot);
-        let measures = phase == Phase::Measure;
-        let new = match books.begun {
-            None => true,
-            // Turns of a warm-up conversation may come after the first measured request.
-            Some(begun) => begun == Phase::Warmup && measures,
-        };
-        if new {
-            books.begun = Some(phase);
+        if books.begin(phase, start_ns, first_of_slot) {
             // It has room for both phases.
             let _ = self.phases.try_send(phase);
-        }
-        if new && measures {
-            self.open_window(start_ns);
-            books.cpu = cpu_time().map(|cpu| (cpu, start_ns));
-            books.flight.steady_from(start_ns);
-        } else if first_of_slot && books.begun == Some(Phase::Measure) {
-            // Without enough warm-up the slots fill while measuring.
-            books.flight.steady_from(start_ns);
+            if phase == Phase::Measure {
+                self.open_window(start_ns);
+            }
         }
     }
 
@@ -264,20 +223,22 @@ impl Floor {
             books.flight.end(end_ns);
             books.tally.add(phase, sample.index, error.as_ref())
         };
-        let ended = Some(ended);
-        self.send_on(Over { sample, ended }, phase.stage()).await;
         if let Some(outcome) = failed {
             self.end(outcome);
         }
+        let ended = Some(ended);
+        self.send_on(Over { sample, ended }, phase.stage()).await;
     }
 
     /// A request of `phase` that was never handed to a client, and why: a sample all the same.
     pub async fn unsent(&self, phase: Phase, index: u32, due_ns: u64, error: SampleError) {
-        let failed = self
-            .books
-            .borrow_mut()
-            .tally
-            .add(phase, index, Some(&error));
+        let failed = {
+            let mut books = self.books.borrow_mut();
+            books.tally.add(phase, index, Some(&error))
+        };
+        if let Some(outcome) = failed {
+            self.end(outcome);
+        }
         let sample = Sample {
             index,
             warmup: phase == Phase::Warmup,
@@ -289,9 +250,6 @@ impl Floor {
         };
         let ended = None;
         self.send_on(Over { sample, ended }, phase.stage()).await;
-        if let Some(outcome) = failed {
-            self.end(outcome);
-        }
     }
 
     /// The connections of the first requests could not be opened: the first of them has failed so,
@@ -357,33 +315,12 @@ impl Floor {
 
     /// The stage of a failure that belongs to no request.
     pub fn stage(&self) -> Stage {
-        let begun = self.books.borrow().begun;
+        let begun = self.books.borrow().begun();
         begun.unwrap_or_else(|| self.first_phase()).stage()
     }
 
     /// The counts, once all slots are done.
     pub fn close(self) -> Closed {
-        let now_ns = self.clock.now_ns();
-        let books = self.books.into_inner();
-        let busy_share = books.cpu.zip(cpu_time()).and_then(|((from, from_ns), to)| {
-            let passed_s = now_ns.saturating_sub(from_ns) as f64 / 1e9;
-            (passed_s > 0.0).then(|| to.saturating_sub(from).as_secs_f64() / passed_s)
-        });
-        Closed {
-            outcome: books.outcome.or_else(|| books.tally.finish()),
-            tally: books.tally,
-            flight: books.flight,
-            busy_share,
-        }
+        self.books.into_inner().close(self.clock.now_ns())
     }
-}
-
-/// CPU time of this thread.
-fn cpu_time() -> Option<Duration> {
-    use nix::sys::resource::{UsageWho, getrusage};
-    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
-    let parts = [usage.user_time(), usage.system_time()];
-    let us = |part: &nix::sys::time::TimeVal| part.tv_sec() * 1_000_000 + part.tv_usec();
-    let us: i64 = parts.iter().map(us).sum();
-    Some(Duration::from_micros(us.unsigned_abs()))
 }

@@ -12,6 +12,7 @@
 //! How bytes move is the client's matter, what an answer means is `answer`'s.
 
 mod arrivals;
+mod books;
 mod flight;
 mod floor;
 mod pacer;
@@ -32,7 +33,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
-use self::floor::{Closed, Floor};
+use self::books::Closed;
+use self::floor::Floor;
 use self::plan::Plan;
 use self::shelf::Shelf;
 use super::client::{ClientConfig, Shared};

@@ -28,7 +28,8 @@ pub struct ArmArgs {
     #[arg(long, value_name = "URL", conflicts_with_all = ["chapter", "engine"])]
     url: Vec<String>,
     /// With --url: the model's name there [default: the one that it lists]
-    #[arg(long, value_name = "NAME", requires = "url")]
+    // Not `requires`: clap waives that where --chapter stands in for --url.
+    #[arg(long, value_name = "NAME")]
     served_model_name: Option<String>,
     /// offline (no HTTP), online or both [default: online]
     #[arg(long, value_parser = values::modes)]
@@ -121,7 +122,12 @@ pub fn arms(config: &Config, args: ArmArgs) -> anyhow::Result<Arms> {
         1,
         REPEAT_MAX,
     )?;
-    let modes = match (&args.url.is_empty(), args.mode) {
+    if args.served_model_name.is_some() && args.url.is_empty() {
+        return Err(usage(
+            "--served-model-name: only with --url; give --model for engines that we start",
+        ));
+    }
+    let modes = match (args.url.is_empty(), args.mode) {
         (true, mode) => config.required("mode", mode, values::modes)?.list(),
         (false, None | Some(Modes::One(Mode::Online))) => vec![Mode::Online],
         (false, Some(_)) => {

@@ -24,7 +24,7 @@ use crate::values;
 
 /// All that says what is measured.
 #[derive(Debug, ClapArgs)]
-pub struct Args {
+pub struct AskedArgs {
     #[command(flatten)]
     arms: ArmArgs,
     #[command(flatten)]
@@ -91,7 +91,7 @@ const UNNAMED_MODEL: &str = "unnamed";
 ///
 /// # Errors
 /// Usage errors that name the flag.
-pub fn asked(config: &Config, args: Args) -> anyhow::Result<Asked> {
+pub fn asked(config: &Config, args: AskedArgs) -> anyhow::Result<Asked> {
     let arms = arms::arms(config, args.arms)?;
     let http = arms::http(args.http, arms.online())?;
     let offered = load::offered(config, args.load, &arms, args.prompts.is_trace())?;

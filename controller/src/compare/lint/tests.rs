@@ -239,3 +239,29 @@ fn the_promise_binds_in_f32_on_a_cpu() {
     };
     assert!(!must_agree(&ch01, &foreign, &all));
 }
+
+#[test]
+fn a_side_that_is_not_ours_has_a_command_of_its_own() {
+    let ch02 = plain("ch02").run;
+    let mut foreign = plain("llama-cpp").run;
+    foreign.status.spec.arm.engine = EngineRef::Named {
+        name: "llama-cpp".to_owned(),
+        chapter: None,
+    };
+    let mut running = plain("http://h:1").run;
+    running.status.spec.arm.engine = EngineRef::Url {
+        url: "http://h:1".to_owned(),
+        served_name: None,
+    };
+    let rest = "--mode offline --model dummy:tiny-llm`";
+    assert_eq!(
+        rerun(&ch02, &foreign),
+        format!(
+            "run `controller run --chapter ch02 {rest} and `controller run --engine llama-cpp {rest}"
+        )
+    );
+    assert_eq!(
+        rerun(&running, &running),
+        format!("run `controller run --url http://h:1 {rest}")
+    );
+}

@@ -22,7 +22,7 @@ fn without_ttft_and_tpot() {
                     \x20 Wall time    : 1224ms / request\n\
                     \x20 Tokens out   : 39 (avg over 20 runs)\n\
                     \x20 ──────────────────────────────────────────────────────\n";
-    assert_eq!(run_table(&run), expected);
+    assert_eq!(run_table(&run, None), expected);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn with_ttft_and_tpot() {
                     \x20 TPOT         : 28.70ms\n\
                     \x20 Tokens out   : 40 (avg over 20 runs)\n\
                     \x20 ──────────────────────────────────────────────────────\n";
-    assert_eq!(run_table(&run), expected);
+    assert_eq!(run_table(&run, None), expected);
 }
 
 #[test]
@@ -64,12 +64,12 @@ fn a_run_without_figures_says_why() {
         message: "exit 1 before it was ready".to_owned(),
         log_tail: Vec::new(),
     });
-    let table = run_table(&run);
+    let table = run_table(&run, None);
     let line = "  No figures   : failed (load): exit 1 before it was ready\n";
     assert!(table.contains(line), "{table}");
     run.status.failure = None;
     run.status.state = RunState::Cancelled;
-    let table = run_table(&run);
+    let table = run_table(&run, None);
     assert!(
         table.contains(": cancelled, no measured request succeeded\n"),
         "{table}"

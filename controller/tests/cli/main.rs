@@ -2,60 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod home;
+mod loads;
+
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-/// A home of its own: nothing of the user's configuration or data is read or written.
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_controller"));
-        command
-            .args(args)
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.path())
-            .env("CHAPTERBENCH_LOCK_DIR", self.path())
-            .stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-/// Exit code, and one line on stderr that holds each of the words.
-#[track_caller]
-fn refused(output: &Output, code: i32, words: &[&str]) {
-    let line = stderr(output);
-    assert_eq!(output.status.code(), Some(code), "{line}");
-    assert_eq!(line.lines().count(), 1, "{line}");
-    assert!(line.starts_with("error: "), "{line}");
-    for word in words {
-        assert!(line.contains(word), "`{word}` is not in: {line}");
-    }
-    assert_eq!(stdout(output), "");
-}
+use home::{Home, refused, stderr, stdout};
 
 #[test]
 fn help_lists_the_commands() {
@@ -104,8 +58,8 @@ fn wrong_command_lines_are_one_line_and_exit_2() {
             &["--max-tokens 0"],
         ),
         (
-            &["run", "--chapter", "1", "--concurrency", "2"],
-            &["--concurrency 2"],
+            &["run", "--chapter", "1", "--concurrency", "0"],
+            &["--concurrency 0", "1 to"],
         ),
         (&["run", "--chapter", "1", "--repeat", "0"], &["--repeat 0"]),
         (
@@ -204,6 +158,7 @@ fn a_dry_run_says_what_would_be_run_and_runs_nothing() {
     Agents    local
     Workload  dummy:tiny-llm, 1 prompt, at most 40 tokens each (4c23b3810fcb)
     Requests  160 measured, 24 warm-up, on each agent
+    Time      unknown: none of this was run before
     ");
     let output = home.run(&[&args[..], &["--format", "json"]].concat());
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

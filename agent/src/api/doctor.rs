@@ -1,0 +1,48 @@
+//! `POST /v1/doctor`: what a server does, looked at from here.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use contracts::api::{DoctorRequest, ErrorCode};
+use contracts::doctor::ServerReport;
+
+use super::body;
+use super::error::Problem;
+use crate::doctor::{self, DoctorError};
+use crate::run::{Bench, StartError};
+
+/// A report; 409 while a run is in progress, which the probes would disturb. A caller that hangs up
+/// ends the probing.
+pub async fn examine(
+    State(bench): State<Arc<Bench>>,
+    asked: Result<Bytes, BytesRejection>,
+) -> Result<Json<ServerReport>, Problem> {
+    let request: DoctorRequest = body::json(asked)?;
+    // The URL is not named: it may carry what should not be told.
+    let (reserved, _lock) = bench.reserve("a look at a server (doctor)").await?;
+    tokio::select! {
+        report = doctor::examine(&request) => Ok(Json(report?)),
+        () = reserved.closing.cancelled() => Err(StartError::Closing.into()),
+    }
+}
+
+impl From<DoctorError> for Problem {
+    fn from(error: DoctorError) -> Self {
+        let message = error.to_string();
+        match error {
+            DoctorError::BadUrl(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                ErrorCode::CannotRun,
+                format!("url: {message}"),
+            )
+            .with_field("url".to_owned()),
+            DoctorError::Unreachable { .. } => {
+                Self::new(StatusCode::BAD_GATEWAY, ErrorCode::Unreachable, message)
+            }
+        }
+    }
+}
