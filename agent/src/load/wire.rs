@@ -210,7 +210,7 @@ impl Choice<'_> {
             };
         };
         let reasoning = message.reasoning_content.as_ref();
-        let function = message.function_call.as_ref();
+        let function = message.function_call.as_deref();
         Words {
             text: str_of(&message.content),
             reasoning: reasoning.map_or(str_of(&message.reasoning), |r| &r.0),

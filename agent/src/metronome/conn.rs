@@ -69,8 +69,8 @@ pub(super) struct Work {
     pub last_ns: u64,
     /// Whether it has a place and so a schedule.
     pub admitted: bool,
-    /// When its first content is due, from the beginning of its schedule.
-    pub first_due_ns: u64,
+    /// Tokens of its first write: all, where the answer is not streamed.
+    pub tokens_at_once: u32,
     /// Whether the connection is closed after it.
     pub close: bool,
 }

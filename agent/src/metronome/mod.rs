@@ -11,11 +11,13 @@
 //! |---|---|
 //! | `cli` | flags, the socket |
 //! | `server` | the loop: who is due, who has something to say |
+//! | `agenda` | places, who waits for one, what is due when; pure |
 //! | `conn` | one connection's bytes, in and out |
 //! | `request` | bytes to a request; pure |
 //! | `answer` | the bytes of an answer, made beforehand; pure |
 //! | `log` | what was done when, and its NDJSON |
 
+mod agenda;
 mod answer;
 mod cli;
 mod conn;

@@ -1,7 +1,5 @@
 //! The loop: sleep until something is due or ready, serve what is ready, send what is due.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -16,6 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
 
 use super::Schedule;
+use super::agenda::{Agenda, Key};
 use super::answer::{Answer, MODEL, refusal, response};
 use super::conn::{Clock, Conn, Scratch, Work};
 use super::log::{Served, write_line};
@@ -33,22 +32,14 @@ const TIMER_SLACK_NS: u64 = 1_000;
 const LISTENER: u64 = u64::MAX;
 const SIGNALS: u64 = u64::MAX - 1;
 
-/// A content that is due: when, on which connection, of which answer.
-type Due = (u64, usize, u64);
-
 pub(super) struct Server {
     listener: TcpListener,
     epoll: Epoll,
     signals: SignalFd,
     clock: Clock,
-    schedule: Schedule,
+    agenda: Agenda,
     conns: Vec<Option<Conn>>,
     free: Vec<usize>,
-    due: BinaryHeap<Reverse<Due>>,
-    /// Requests without a place, oldest first: connection and answer.
-    waiting: VecDeque<(usize, u64)>,
-    /// Answers that have a place.
-    active: u32,
     next_id: u64,
     log: Vec<Served>,
     scratch: Scratch,
@@ -73,12 +64,9 @@ impl Server {
             epoll,
             signals,
             clock: Clock::start(),
-            schedule,
+            agenda: Agenda::new(schedule),
             conns: Vec::new(),
             free: Vec::new(),
-            due: BinaryHeap::new(),
-            waiting: VecDeque::new(),
-            active: 0,
             next_id: 1,
             log: Vec::new(),
             scratch: Scratch::new(),
@@ -111,8 +99,8 @@ impl Server {
 
     /// Until a socket is ready or a content is due.
     fn sleep(&self) -> io::Result<()> {
-        let wait = match self.due.peek() {
-            Some(Reverse((at_ns, ..))) => match at_ns.saturating_sub(self.clock.now_ns()) {
+        let wait = match self.agenda.next_due_ns() {
+            Some(at_ns) => match at_ns.saturating_sub(self.clock.now_ns()) {
                 0 => return Ok(()),
                 wait_ns => Some(TimeSpec::from(Duration::from_nanos(wait_ns))),
             },
@@ -207,13 +195,8 @@ impl Server {
         };
         let id = self.next_id;
         self.next_id += 1;
-        let asked = ask.tokens_max.unwrap_or(self.schedule.tokens);
-        let tokens = asked.min(self.schedule.tokens).max(1);
+        let tokens = self.agenda.tokens(ask.tokens_max);
         let answer = Answer::new(ask, id, tokens);
-        let mut first_due = self.schedule.ttft;
-        if !ask.stream {
-            first_due += self.schedule.itl * (tokens - 1);
-        }
         let head_sent = conn.wire.send(&answer.head).is_ok();
         let served = Served {
             id,
@@ -228,21 +211,20 @@ impl Server {
             written: 0,
             last_ns: 0,
             admitted: false,
-            first_due_ns: ns(first_due),
+            tokens_at_once: if ask.stream { 1 } else { tokens },
             close,
         });
         let begun_ns = conn.received_ns;
         if !head_sent {
             self.close(slot);
-        } else if self.schedule.parallel == 0 || self.active < self.schedule.parallel {
-            self.admit(slot, id, begun_ns);
-        } else {
-            self.waiting.push_back((slot, id));
+        } else if self.agenda.has_place((slot, id)) {
+            self.admit((slot, id), begun_ns);
         }
     }
 
     /// Gives the answer a place: its schedule begins. False if it is no longer there.
-    fn admit(&mut self, slot: usize, id: u64, begun_ns: u64) -> bool {
+    fn admit(&mut self, key: Key, begun_ns: u64) -> bool {
+        let (slot, id) = key;
         let conn = self.conns.get_mut(slot).and_then(Option::as_mut);
         let work = conn.and_then(|conn| conn.work.as_mut());
         let Some(work) = work.filter(|work| work.served.id == id) else {
@@ -250,18 +232,16 @@ impl Server {
         };
         work.admitted = true;
         work.served.begun_ns = begun_ns;
-        let first_ns = begun_ns + work.first_due_ns;
-        self.active += 1;
-        self.due.push(Reverse((self.on_tick(first_ns), slot, id)));
+        self.agenda.admit(key, begun_ns, work.tokens_at_once);
         true
     }
 
     /// An answer has given its place back.
     fn admit_next(&mut self) {
-        self.active = self.active.saturating_sub(1);
+        self.agenda.leave();
         let now_ns = self.clock.now_ns();
-        while let Some((slot, id)) = self.waiting.pop_front() {
-            if self.admit(slot, id, now_ns) {
+        while let Some(key) = self.agenda.next_waiting() {
+            if self.admit(key, now_ns) {
                 return;
             }
         }
@@ -270,18 +250,16 @@ impl Server {
     fn send_due(&mut self) {
         let now_ns = self.clock.now_ns();
         for _ in 0..SENT_PER_TURN_MAX {
-            match self.due.peek() {
-                Some(Reverse((at_ns, ..))) if *at_ns <= now_ns => {}
-                _ => return,
-            }
-            if let Some(Reverse((_, slot, id))) = self.due.pop() {
-                self.send_one(slot, id);
+            match self.agenda.pop_due(now_ns) {
+                Some(key) => self.send_one(key),
+                None => return,
             }
         }
     }
 
     /// The next content of an answer, and after its last the end.
-    fn send_one(&mut self, slot: usize, id: u64) {
+    fn send_one(&mut self, key: Key) {
+        let (slot, id) = key;
         let Some(conn) = self.conns.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };
@@ -307,11 +285,8 @@ impl Server {
         work.last_ns = now_ns;
         work.written += 1;
         if work.written < tokens {
-            let next_ns = work.served.begun_ns
-                + work.first_due_ns
-                + ns(self.schedule.itl) * u64::from(work.written);
-            let next_ns = self.on_tick(next_ns);
-            self.due.push(Reverse((next_ns, slot, id)));
+            self.agenda
+                .plan_next(key, work.served.begun_ns, work.written);
         } else if !work.answer.tail.is_empty() {
             sent = sent && wire.send(&work.answer.tail).is_ok();
         }
@@ -384,16 +359,4 @@ impl Server {
         }
         bytes
     }
-
-    /// The tick at or after `at_ns`.
-    fn on_tick(&self, at_ns: u64) -> u64 {
-        match ns(self.schedule.tick) {
-            0 => at_ns,
-            tick_ns => at_ns.div_ceil(tick_ns) * tick_ns,
-        }
-    }
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
