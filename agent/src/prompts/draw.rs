@@ -148,7 +148,6 @@ pub(super) fn length(draws: &mut ChaCha8Rng, length: Length) -> u32 {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::collections::HashSet;
 

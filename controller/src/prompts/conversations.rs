@@ -17,7 +17,7 @@ use super::{Dataset, FILE_BYTES_MAX, Fault, FileError, check_count, read};
 /// # Errors
 /// The place, and what is expected there.
 pub fn conversations(file: &Path) -> Result<Dataset, FileError> {
-    read(file, FILE_BYTES_MAX, |reader| parse(reader))
+    read(file, FILE_BYTES_MAX, parse)
 }
 
 fn parse(reader: impl BufRead) -> Result<Dataset, Fault> {

@@ -16,7 +16,7 @@ use super::{FILE_BYTES_MAX, Fault, FileError, check_count, read};
 /// # Errors
 /// The place, and what is expected there.
 pub fn trace(file: &Path) -> Result<PromptSource, FileError> {
-    read(file, FILE_BYTES_MAX, |reader| parse(reader))
+    read(file, FILE_BYTES_MAX, parse)
 }
 
 fn parse(reader: impl BufRead) -> Result<PromptSource, Fault> {
