@@ -60,7 +60,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let mut request = asked.request;
     if !secrets.is_empty() && !request.modes.contains(&Mode::Online) {
         return Err(usage(
-            "--header and --api-key-file: offline runs have no HTTP; give --mode online or both",
+            "--header and --api-key-file with --mode offline: `generate` has no HTTP; give --mode online or both",
         ));
     }
     request.header_names = secrets.headers.keys().cloned().collect();

@@ -51,7 +51,6 @@ fn write_canonical(value: &Value, out: &mut String) {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use contracts::generate::SamplingParams;
     use contracts::run::{AllowFailures, Endpoint};

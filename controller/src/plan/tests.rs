@@ -122,9 +122,7 @@ fn offline_arms_count_requests_where_online_ones_count_time() {
     asked.workload.duration_ms = Some(30_000);
     let plan = plan(asked);
     let specs: Vec<RunSpec> = plan.runs.iter().map(|run| plan.spec(run)).collect();
-    let [offline, online] = specs.as_slice() else {
-        panic!("{specs:?}");
-    };
+    let (offline, online) = (&specs[0], &specs[1]);
     assert_eq!(offline.workload.n_runs, 20);
     assert_eq!(offline.workload.duration_ms, None);
     assert_eq!(online.workload.n_runs, defaults::N_RUNS_MAX);
