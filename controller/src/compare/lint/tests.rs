@@ -87,7 +87,12 @@ fn how_it_was_measured_is_listed() {
     }
     assert_eq!(
         fields(&base, &candidate),
-        ["timing source", "token source", "prompt token ids sha256"]
+        [
+            "timing source",
+            "token source",
+            "counting",
+            "prompt token ids sha256"
+        ]
     );
 }
 
