@@ -473,3 +473,27 @@ fn a_cold_conversation_keeps_its_nonce_until_the_next_pass() {
     ]);
     assert_eq!(distinct.len(), 6);
 }
+
+/// With a real tokenizer and template: `CHAPTERBENCH_TEST_GGUF=…/SmolLM2-135M-Instruct.Q4_1.gguf`.
+#[test]
+#[ignore = "needs a downloaded model"]
+fn lengths_are_exact_with_a_real_model() {
+    let path = std::env::var("CHAPTERBENCH_TEST_GGUF").unwrap();
+    let text = engine::inspect::inspect(&path).unwrap().text;
+    for route in [Route::Chat, Route::Completions] {
+        for tokens in [50, 64, 1000] {
+            let mut spec = spec();
+            spec.workload.prompts = fixed(tokens);
+            let opening = std::time::Instant::now();
+            let prompts = Prompts::open(&spec, route, Some(text.clone())).unwrap();
+            let opened = opening.elapsed();
+            let making = std::time::Instant::now();
+            let made = all(&prompts, false, 100);
+            let each = making.elapsed() / 100;
+            eprintln!("{route:?} {tokens}: opened in {opened:?}, {each:?} a prompt");
+            for prompt in made {
+                assert_eq!(ids(&text, route, &prompt).len(), tokens as usize);
+            }
+        }
+    }
+}

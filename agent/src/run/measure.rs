@@ -60,7 +60,8 @@ async fn drive(
                 spawned,
             )
             .await?;
-            let job = OnlineJob::from_spec(spec, &server, None, &run.active.secrets)
+            let text = run.resolved.text.clone();
+            let job = OnlineJob::from_spec(spec, &server, text, &run.active.secrets)
                 .map_err(|error| run.failed(error.to_string()))?;
             let on_phase = |phase| begin(phase, cpu);
             Ok(drive_online(&job, Clock::start(), &out, on_phase, &run.stop_load).await)
