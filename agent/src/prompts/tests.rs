@@ -474,11 +474,11 @@ fn a_cold_conversation_keeps_its_nonce_until_the_next_pass() {
     assert_eq!(distinct.len(), 6);
 }
 
-/// With a real tokenizer and template: `CHAPTERBENCH_TEST_GGUF=…/SmolLM2-135M-Instruct.Q4_1.gguf`.
+/// With a real tokenizer and template: the file that `CHAPTERBENCH_SMOLLM2_GGUF` names.
 #[test]
 #[ignore = "needs a downloaded model"]
 fn lengths_are_exact_with_a_real_model() {
-    let path = std::env::var("CHAPTERBENCH_TEST_GGUF").unwrap();
+    let path = std::env::var("CHAPTERBENCH_SMOLLM2_GGUF").unwrap();
     let text = engine::inspect::inspect(&path).unwrap().text;
     for route in [Route::Chat, Route::Completions] {
         for tokens in [50, 64, 1000] {
