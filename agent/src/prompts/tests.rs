@@ -1,12 +1,11 @@
 //! What prompts must be: of exact length, distinct where cold, the same where the workload is.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod given;
+
 use std::collections::HashSet;
 
-use contracts::openai::ChatMessage;
-use contracts::run::{
-    CacheState, Length, PromptPair, PromptSource, RunSpec, SharedPrefix, TraceRequest,
-};
+use contracts::run::{CacheState, Length, PromptSource, RunSpec, SharedPrefix, TraceRequest};
 use engine::text::Text;
 use proptest::prelude::*;
 
@@ -109,7 +108,7 @@ fn exact_lengths_need_a_tokenizer() {
     assert!(refused.message.contains("--tokenizer"), "{refused}");
     let mut pairs = spec();
     pairs.workload.prompts = PromptSource::Pairs {
-        pairs: vec![pair("q", "a")],
+        pairs: vec![given::pair("q", "a")],
     };
     let refused = Prompts::open(&pairs, Route::Chat, None).err().unwrap();
     assert_eq!(refused.field, "workload.tokenizer");
@@ -262,51 +261,6 @@ fn drawn_outputs_are_ceilings() {
     assert_eq!(ceilings, HashSet::from([3, 4, 5]));
 }
 
-#[test]
-fn texts_are_as_they_are_unless_cold() {
-    let mut spec = spec();
-    let texts = vec!["one".to_owned(), "two".to_owned()];
-    spec.workload.prompts = PromptSource::Texts { texts };
-    spec.workload.cache = CacheState::AsIs;
-    let prompts = Prompts::open(&spec, Route::Chat, None).unwrap();
-    let said: Vec<String> = all(&prompts, false, 3)
-        .iter()
-        .map(|p| words(p).to_owned())
-        .collect();
-    assert_eq!(said, ["one", "two", "one"]);
-    assert_eq!(all(&prompts, true, 3), all(&prompts, false, 3));
-    spec.workload.cache = CacheState::Cold;
-    let prompts = Prompts::open(&spec, Route::Chat, None).unwrap();
-    let cold = all(&prompts, false, 3);
-    assert!(
-        cold.iter()
-            .zip(["one", "two", "one"])
-            .all(|(p, text)| words(p).ends_with(&format!("\n{text}")))
-    );
-    assert_ne!(cold.first(), cold.last());
-    assert_ne!(cold.first(), all(&prompts, true, 1).first());
-}
-
-fn pair(prompt: &str, answer: &str) -> PromptPair {
-    PromptPair {
-        prompt: prompt.to_owned(),
-        answer: answer.to_owned(),
-    }
-}
-
-#[test]
-fn an_answers_tokens_are_its_pairs_ceiling() {
-    let mut spec = spec();
-    spec.workload.cache = CacheState::AsIs;
-    let pairs = vec![pair("q", " ba be bi"), pair("r", "")];
-    spec.workload.prompts = PromptSource::Pairs { pairs };
-    let prompts = open(&spec, Route::Chat).unwrap();
-    let all = all(&prompts, false, 3);
-    let ceilings: Vec<u32> = all.iter().map(|prompt| prompt.max_tokens).collect();
-    assert_eq!(ceilings, [3, 1, 3]);
-    assert_eq!(all.iter().map(words).collect::<Vec<_>>(), ["q", "r", "q"]);
-}
-
 fn traced(requests: &[(u32, u32, &[u64])]) -> RunSpec {
     let mut spec = spec();
     let requests = requests
@@ -382,94 +336,26 @@ fn a_trace_with_too_short_a_prompt_is_refused_by_line() {
     );
 }
 
-fn message(role: &str, content: &str) -> ChatMessage {
-    ChatMessage {
-        role: role.to_owned(),
-        content: content.into(),
-    }
-}
-
-fn said(prompt: &Prompt) -> String {
-    match &prompt.content {
-        Content::Chat(messages) => messages
-            .iter()
-            .map(|m| format!("{}:{}", m.role, m.content.as_str().unwrap()))
-            .collect::<Vec<_>>()
-            .join(" "),
-        Content::Text(_) => unreachable!("a conversation was made"),
-    }
-}
-
-fn talk() -> RunSpec {
-    let mut spec = spec();
-    spec.workload.cache = CacheState::AsIs;
-    let recorded = vec![
-        message("system", "s"),
-        message("user", "a"),
-        message("assistant", "A"),
-        message("user", "b"),
-        message("assistant", "B"),
-    ];
-    let live = vec![
-        message("user", "x"),
-        message("user", "y"),
-        message("user", "z"),
-    ];
-    let conversations = vec![recorded, live];
-    spec.workload.prompts = PromptSource::Conversations { conversations };
-    spec
-}
-
+/// With a real tokenizer and template: the file that `CHAPTERBENCH_SMOLLM2_GGUF` names.
 #[test]
-fn each_turn_carries_what_was_said_before_it() {
-    let prompts = Prompts::open(&talk(), Route::Chat, None).unwrap();
-    let turn = |index, answers: &[&str]| {
-        let answers: Vec<String> = answers.iter().map(|&a| a.to_owned()).collect();
-        said(&prompts.prompt(false, index, &answers).unwrap())
-    };
-    assert_eq!(turn(0, &[]), "system:s user:a");
-    assert_eq!(turn(1, &["live"]), "system:s user:a assistant:A user:b");
-    assert_eq!(turn(2, &[]), "user:x");
-    assert_eq!(
-        turn(4, &["X", "Y"]),
-        "user:x assistant:X user:y assistant:Y user:z"
-    );
-    assert_eq!(turn(5, &[]), turn(0, &[]));
-    let together: Vec<u32> = (0..7).map(|index| prompts.together(index)).collect();
-    assert_eq!(together, [2, 1, 3, 2, 1, 2, 1]);
-    let needs: Vec<bool> = (0..6).map(|index| prompts.needs_answers(index)).collect();
-    assert_eq!(needs, [false, false, false, true, true, false]);
-    let missing = prompts.prompt(false, 4, &["X".to_owned()]).unwrap_err();
-    assert!(
-        missing.message.contains("needs the answer to turn 2"),
-        "{missing}"
-    );
-    let plain = Prompts::open(&talk(), Route::Completions, None)
-        .err()
-        .unwrap();
-    assert_eq!(plain.field, "workload.endpoint");
-}
-
-#[test]
-fn a_cold_conversation_keeps_its_nonce_until_the_next_pass() {
-    let mut spec = talk();
-    spec.workload.cache = CacheState::Cold;
-    let prompts = Prompts::open(&spec, Route::Chat, None).unwrap();
-    let nonce = |warmup, index: u32| {
-        let answers = vec!["X".to_owned(), "Y".to_owned()];
-        let text = said(&prompts.prompt(warmup, index, &answers).unwrap());
-        let (nonce, _) = text.split_once('\n').unwrap();
-        nonce.split_once(':').unwrap().1.to_owned()
-    };
-    assert_eq!(nonce(false, 0), nonce(false, 1));
-    assert_eq!(nonce(false, 2), nonce(false, 4));
-    let distinct = HashSet::from([
-        nonce(false, 0),
-        nonce(false, 2),
-        nonce(false, 5),
-        nonce(false, 7),
-        nonce(true, 0),
-        nonce(true, 2),
-    ]);
-    assert_eq!(distinct.len(), 6);
+#[ignore = "needs a downloaded model"]
+fn lengths_are_exact_with_a_real_model() {
+    let path = std::env::var("CHAPTERBENCH_SMOLLM2_GGUF").unwrap();
+    let text = engine::inspect::inspect(&path).unwrap().text;
+    for route in [Route::Chat, Route::Completions] {
+        for tokens in [50, 64, 1000] {
+            let mut spec = spec();
+            spec.workload.prompts = fixed(tokens);
+            let opening = std::time::Instant::now();
+            let prompts = Prompts::open(&spec, route, Some(text.clone())).unwrap();
+            let opened = opening.elapsed();
+            let making = std::time::Instant::now();
+            let made = all(&prompts, false, 100);
+            let each = making.elapsed() / 100;
+            eprintln!("{route:?} {tokens}: opened in {opened:?}, {each:?} a prompt");
+            for prompt in made {
+                assert_eq!(ids(&text, route, &prompt).len(), tokens as usize);
+            }
+        }
+    }
 }

@@ -156,7 +156,10 @@ impl Fit<'_> {
         let max_tokens = self.spec.workload.sampling.max_tokens as usize;
         // Answers that are yet to come may be as long as the ceiling allows.
         let needed = self.prompts.answers_needed(item.index) as usize;
-        let said = vec![String::new(); self.prompts.together(0).max(item.index + 1) as usize];
+        let said = match needed {
+            0 => Vec::new(),
+            _ => vec![String::new(); item.index as usize],
+        };
         let prompt = self
             .prompts
             .prompt(false, item.index, &said)

@@ -1,7 +1,9 @@
 //! Runs that go well: both modes, both chapters, another build, one after the other.
 
+use std::collections::HashSet;
+
 use contracts::host::HostInfo;
-use contracts::run::{EngineRef, Mode, RunState};
+use contracts::run::{CacheState, EngineRef, Length, Mode, PromptSource, RunState};
 use contracts::sample::{Sample, TimingSource};
 use sha2::{Digest, Sha256};
 
@@ -50,6 +52,55 @@ async fn both_chapters_in_both_modes_give_the_same_tokens() {
     assert!(tokens.iter().all(|each| *each == tokens[0]), "{tokens:?}");
     let left = home.processes();
     assert_eq!(left, [agent.pid()], "only the agent is left");
+}
+
+#[tokio::test]
+async fn made_prompts_are_the_same_offline_and_online_and_as_long_as_planned() {
+    let home = Home::new();
+    let agent = home.agent(&[]);
+    let mut inputs = Vec::new();
+    for (mode, salt) in [
+        (Mode::Offline, "a"),
+        (Mode::Online, "a"),
+        (Mode::Online, "b"),
+    ] {
+        let mut spec = spec("ch02", mode);
+        spec.workload.prompts = PromptSource::Synthetic {
+            input: Length::Uniform {
+                low_tokens: 40,
+                high_tokens: 60,
+            },
+            output: Some(Length::Uniform {
+                low_tokens: 2,
+                high_tokens: 6,
+            }),
+            prefix: None,
+        };
+        spec.workload.cache = CacheState::Cold;
+        spec.salt = salt.to_owned();
+        let status = agent.run(&spec).await;
+        assert_eq!(status.state, RunState::Done, "{status:?}");
+        let samples = samples_of(&agent.samples(&status.run_id, "").await);
+        for sample in &samples {
+            assert!(sample.planned_input_tokens.is_some());
+            assert_eq!(sample.input_tokens, sample.planned_input_tokens);
+            assert_eq!(sample.output_tokens, Some(sample.requested_tokens));
+        }
+        let hashes: Vec<_> = samples
+            .into_iter()
+            .map(|sample| (sample.input_ids_sha256.unwrap(), sample.requested_tokens))
+            .collect();
+        let distinct: HashSet<_> = hashes.iter().map(|(hash, _)| hash).collect();
+        assert_eq!(distinct.len(), 4);
+        inputs.push(hashes);
+    }
+    assert_eq!(inputs[0], inputs[1]);
+    assert!(
+        inputs[1]
+            .iter()
+            .zip(&inputs[2])
+            .all(|(a, b)| a.0 != b.0 && a.1 == b.1)
+    );
 }
 
 #[tokio::test]
