@@ -159,7 +159,7 @@ class Bench:
             command = [self.bin / "examples/floor", host, *words]
         elif client == "run":
             # The warm-up is as large as the concurrency, and a part of the load.
-            command = [self.bin / "controller", "run", "--url", url, "--model", "metronome", "--endpoint", "chat",
+            command = [self.bin / "controller", "run", "--url", url, "--endpoint", "chat",
                        "--concurrency", str(streams), "--warmup", str(streams), "--n-runs", str(requests - streams),
                        "--max-tokens", str(TOKENS), "--prompt", PROMPT, "--label", "client"]
         elif client == "guidellm":
@@ -254,7 +254,7 @@ class Bench:
         flags = ["--ttft", "5", "--itl", "1", "--tokens", "5"]
         for what in ("agent", "controller"):
             server = Metronome(self, *flags)
-            words = ["run", "--url", server.url, "--model", "metronome", "--endpoint", "chat", "--concurrency", streams,
+            words = ["run", "--url", server.url, "--endpoint", "chat", "--concurrency", streams,
                      "--n-runs", requests, "--max-tokens", 5, "--prompt", PROMPT, "--label", "memory"]
             agent = None
             if what == "agent":
