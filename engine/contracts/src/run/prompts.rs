@@ -81,8 +81,9 @@ pub enum Length {
     },
 }
 
-/// The beginning that prompts share, inside their length; a cold nonce stands before it only in
-/// prompts that do not share it, else the prefix would never be found in a cache.
+/// The beginning that prompts share, inside their length and with the template's tokens. Where
+/// prompts are cold it is drawn with the salt, so that a run starts without it and then shares it;
+/// the nonce of a sharing prompt follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SharedPrefix {

@@ -244,7 +244,7 @@ pub enum CacheState {
     AsIs,
     /// Each prompt begins with a nonce that no other request of any run has had.
     Cold,
-    /// Prompts are sent as they are, and the caches are declared to hold them.
+    /// Prompts are sent as they are, and warm-up sends the very prompts that are measured.
     Warm,
 }
 
