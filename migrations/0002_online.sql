@@ -8,6 +8,8 @@ alter table sample add column reconnected integer not null default 0;
 alter table sample add column unterminated integer not null default 0;
 -- Tokens that the prompt was made to have.
 alter table sample add column planned_input_tokens integer;
+-- How much of the engine's wall time passed in its queue.
+alter table sample add column engine_queue_ms real;
 
 -- What `controller doctor` found of a server.
 create table server_report (
@@ -54,6 +56,7 @@ create view run_request as
 select sample.run_id, run.session_id, run.engine, run.mode, run.model, run.arm_letter, run.block,
        run.agent_name, run.host_fingerprint, run.workload_key, sample.sample_index,
        sample.wall_ms, sample.ttft_ms, sample.tpot_ms, sample.timing_source, sample.engine_wall_ms,
+       sample.engine_queue_ms,
        (sample.done_ns - sample.due_ns) / 1e6 as wall_from_due_ms,
        (sample.first_content_ns - sample.due_ns) / 1e6 as ttft_from_due_ms,
        (sample.sent_ns - sample.due_ns) / 1e6 as due_to_sent_ms,

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use contracts::generate::{FIRM_STEPS, FinishReason, RequestMetrics};
+use contracts::generate::{FIRM_STEPS, FinishReason, QUEUE_MS, RequestMetrics};
 use contracts::sample::{ErrorClass, Sample, SampleError, TimingSource, TokenSource};
 use sha2::{Digest, Sha256};
 
@@ -221,6 +221,7 @@ impl Answer {
         let metrics = self.metrics.as_ref();
         sample.input_tokens = self.prompt_tokens.or(metrics.map(|m| m.input_tokens));
         sample.engine_wall_ms = metrics.map(|m| m.wall_ms);
+        sample.engine_queue_ms = metrics.and_then(|m| m.extras.get(QUEUE_MS).copied());
         sample.firm_steps = metrics.and_then(firm_steps);
         if let Some(counter) = counter.filter(|_| !self.content_ns.is_empty()) {
             sample.local_tokens = Some(counter(&self.text) + counter(&self.reasoning));

@@ -7,7 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use contracts::generate::GenerateResult;
+use contracts::generate::{GenerateResult, QUEUE_MS};
 use contracts::host::BuildFacts;
 use contracts::run::{AllowFailures, ModelFacts, RunSpec, Stage};
 use contracts::sample::{ErrorClass, Sample, TokenSource};
@@ -340,6 +340,7 @@ fn fill(sample: &mut Sample, result: Result<GenerateResult, String>) {
     };
     let metrics = &result.metrics;
     sample.engine_wall_ms = Some(metrics.wall_ms);
+    sample.engine_queue_ms = metrics.extras.get(QUEUE_MS).copied();
     sample.input_tokens = Some(metrics.input_tokens);
     sample.firm_steps = firm_steps(metrics);
     sample.finish_reason = Some(result.finish_reason);

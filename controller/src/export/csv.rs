@@ -74,6 +74,7 @@ const COLUMNS: &[Column] = &[
     ("ttft_from_due_ms", |_, s| some(&ttft_from_due_ms(s))),
     ("waiting_ms", |_, s| some(&waiting_ms(s))),
     ("connecting_ms", |_, s| some(&connecting_ms(s))),
+    ("engine_queue_ms", |_, s| some(&s.engine_queue_ms)),
     ("validity", |r, _| validity(r)),
 ];
 

@@ -173,8 +173,14 @@ fn latency(run: &RunWithSamples) -> Latency {
         waiting_ms: of(&waiting_ms),
         connecting_ms: of(&connecting_ms),
         engine_wall_ms: of(&|s| s.engine_wall_ms),
-        outside_engine_ms: of(&|s| Some((s.wall_ms? - s.engine_wall_ms?).max(0.0))),
+        outside_engine_ms: of(&outside_engine_ms),
     }
+}
+
+/// What of the wall time the engine did not work on the request: its queue, the server, the way.
+fn outside_engine_ms(sample: &Sample) -> Option<f64> {
+    let work_ms = sample.engine_wall_ms? - sample.engine_queue_ms.unwrap_or(0.0);
+    Some((sample.wall_ms? - work_ms).max(0.0))
 }
 
 /// Of a request whose TTFT is on the client's clock.

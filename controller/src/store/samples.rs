@@ -15,7 +15,7 @@ use super::{Store, StoreError};
 use crate::light::{Blob, Light};
 use crate::record::{RunRecord, RunWithSamples};
 
-/// Rows of one insert: 43 parameters each, below SQLite's limit of 32,766.
+/// Rows of one insert: 44 parameters each, below SQLite's limit of 32,766.
 const SAMPLES_PER_INSERT: usize = 500;
 
 /// Text, ids and blobs of one insert, in bytes, before it is sent with fewer rows.
@@ -62,7 +62,7 @@ const INSERT: &str = "insert into sample (run_id, warmup, sample_index, due_ns, 
      local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
      reused_connection, body_bytes, http_status, output_sha256, output_text, output_ids_json, \
      input_ids_sha256, firm_steps, error_class, error_message, released_ns, reconnected, \
-     unterminated, planned_input_tokens) ";
+     unterminated, planned_input_tokens, engine_queue_ms) ";
 
 /// The next rows that go into one insert; empty at the end.
 fn chunk(
@@ -130,7 +130,8 @@ fn bind<'a>(
     row.push_bind(s.released_ns.map(count))
         .push_bind(s.reconnected)
         .push_bind(s.unterminated)
-        .push_bind(s.planned_input_tokens);
+        .push_bind(s.planned_input_tokens)
+        .push_bind(s.engine_queue_ms);
 }
 
 /// What is read of each row.
@@ -152,7 +153,7 @@ const SELECT_ANSWERS: &str = "select run_id, warmup, sample_index, due_ns, start
      usage_tokens, local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
      reused_connection, body_bytes, http_status, output_sha256, output_text, output_ids_json, \
      input_ids_sha256, firm_steps, error_class, error_message, released_ns, reconnected, \
-     unterminated, planned_input_tokens \
+     unterminated, planned_input_tokens, engine_queue_ms \
      from sample where run_id = ? order by warmup desc, sample_index";
 const SELECT_FIGURES: &str = "select run_id, warmup, sample_index, due_ns, start_ns, \
      connected_ns, sent_ns, headers_ns, first_event_ns, first_content_ns, last_content_ns, \
@@ -161,7 +162,7 @@ const SELECT_FIGURES: &str = "select run_id, warmup, sample_index, due_ns, start
      usage_tokens, local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
      reused_connection, body_bytes, http_status, null as output_sha256, null as output_text, \
      null as output_ids_json, null as input_ids_sha256, firm_steps, error_class, error_message, \
-     released_ns, reconnected, unterminated, planned_input_tokens \
+     released_ns, reconnected, unterminated, planned_input_tokens, engine_queue_ms \
      from sample where run_id = ? order by warmup desc, sample_index";
 
 impl Store {
@@ -377,6 +378,7 @@ fn read_plain(row: &SqliteRow) -> Result<Sample, sqlx::Error> {
         reconnected: row.try_get("reconnected")?,
         unterminated: row.try_get("unterminated")?,
         planned_input_tokens: row.try_get("planned_input_tokens")?,
+        engine_queue_ms: row.try_get("engine_queue_ms")?,
         ..Sample::default()
     })
 }

@@ -182,6 +182,7 @@ pub fn samples() -> Vec<Sample> {
         tpot_ms: Some(28.7),
         timing_source: Some(TimingSource::Client),
         engine_wall_ms: Some(1.5),
+        engine_queue_ms: Some(0.5),
         input_tokens: Some(11),
         output_tokens: Some(39),
         token_source: Some(TokenSource::Usage),

@@ -94,13 +94,17 @@ pub struct RequestMetrics {
     pub wall_ms: f64,
     /// A chapter's own numbers by name, units last. Greedy engines give `firm_steps`: how many
     /// leading steps had their two best logits at least
-    /// [`NEAR_TIE_LOGITS`](crate::defaults::NEAR_TIE_LOGITS) apart.
+    /// [`NEAR_TIE_LOGITS`](crate::defaults::NEAR_TIE_LOGITS) apart. Chapters that take one request
+    /// at a time give `queue_ms`: how much of the wall time passed before work on it began.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extras: BTreeMap<String, f64>,
 }
 
 /// Name of the entry of [`RequestMetrics::extras`] that counts leading steps without a near tie.
 pub const FIRM_STEPS: &str = "firm_steps";
+
+/// Name of the entry of [`RequestMetrics::extras`] that says how long a request waited in the engine.
+pub const QUEUE_MS: &str = "queue_ms";
 
 fn is_zero(value: &f64) -> bool {
     *value == 0.0

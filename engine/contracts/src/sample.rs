@@ -66,6 +66,9 @@ pub struct Sample {
     /// The engine's own wall time, from `metrics`.
     #[serde(default)]
     pub engine_wall_ms: Option<f64>,
+    /// How much of it the request waited in the engine before work on it began, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_queue_ms: Option<f64>,
 
     /// Tokens of the prompt, as the engine counts.
     #[serde(default)]

@@ -17,7 +17,7 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, admit, metrics, no_options};
+use super::{Engine, RequestId, Setup, StepEvent, admit, extras, metrics, no_options};
 use crate::{
     error::EngineError,
     model::{self, Loaded, forward::Forward},
@@ -140,6 +140,7 @@ impl Baseline {
             params,
             ..
         } = sequence;
+        let queue_ms = started.elapsed().as_secs_f64() * 1e3;
         let mut sampler = Sampler::new(&params);
         let mut output_ids = Vec::new();
         self.forward.reset();
@@ -162,7 +163,7 @@ impl Baseline {
             .text
             .decode(output_ids.get(..shown).unwrap_or_default());
         let metrics = RequestMetrics {
-            extras: sampler.extras(),
+            extras: extras(&sampler, queue_ms),
             ..metrics(started, input_ids.len(), output_ids.len())
         };
         Ok(GenerateResult {

@@ -19,7 +19,7 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, admit, metrics, no_options};
+use super::{Engine, RequestId, Setup, StepEvent, admit, extras, metrics, no_options};
 use crate::{
     error::EngineError,
     model::{self, Loaded, forward::Forward},
@@ -63,6 +63,8 @@ struct Sequence {
     output_ids: Vec<u32>,
     detokenizer: Detokenizer,
     answer: String,
+    /// From the start to its first forward pass.
+    queue_ms: f64,
     /// When the first and the latest token were chosen.
     stamps: Option<(Instant, Instant)>,
 }
@@ -158,6 +160,7 @@ impl TokenLoop {
             output_ids: Vec::new(),
             detokenizer: self.text.detokenizer(),
             answer: String::new(),
+            queue_ms: 0.0,
             stamps: None,
         })
     }
@@ -171,6 +174,7 @@ impl TokenLoop {
         // Forward: the whole prompt, or the latest token alone.
         let logits = match sequence.output_ids.last() {
             None => {
+                sequence.queue_ms = sequence.started.elapsed().as_secs_f64() * 1e3;
                 self.forward.reset();
                 self.forward.forward(&sequence.input_ids, 0)? // [vocab]
             }
@@ -214,6 +218,7 @@ fn finish(sequence: Sequence, finish_reason: FinishReason) -> GenerateResult {
         output_ids,
         answer,
         sampler,
+        queue_ms,
         stamps,
         ..
     } = sequence;
@@ -231,7 +236,7 @@ fn finish(sequence: Sequence, finish_reason: FinishReason) -> GenerateResult {
     let metrics = RequestMetrics {
         ttft_ms,
         tpot_ms,
-        extras: sampler.extras(),
+        extras: extras(&sampler, queue_ms),
         ..metrics
     };
     GenerateResult {

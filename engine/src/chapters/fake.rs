@@ -22,7 +22,7 @@ use std::{
 };
 
 use contracts::{
-    generate::{FinishReason, GenerateResult, RequestMetrics, SamplingParams},
+    generate::{FinishReason, GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams},
     run::ModelFacts,
 };
 
@@ -322,9 +322,11 @@ fn finish(request: Request, finish_reason: FinishReason, text: &Text) -> Generat
         let steps = made.saturating_sub(1).max(1);
         (ms(request.submitted, first), ms(first, last) / steps as f64)
     });
+    let queue_ms = request.started.map_or(0.0, |at| ms(request.submitted, at));
     let metrics = RequestMetrics {
         ttft_ms,
         tpot_ms,
+        extras: [(QUEUE_MS.to_owned(), queue_ms)].into(),
         ..metrics
     };
     GenerateResult {

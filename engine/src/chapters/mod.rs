@@ -12,7 +12,7 @@ mod fake;
 use std::{collections::BTreeMap, time::Instant};
 
 use contracts::{
-    generate::{GenerateResult, RequestMetrics, SamplingParams},
+    generate::{GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams},
     host::ChapterFacts,
     run::ModelFacts,
 };
@@ -20,7 +20,7 @@ use contracts::{
 use crate::{
     error::EngineError,
     model::{ModelRequest, forward::Forward},
-    sampling,
+    sampling::{self, Sampler},
     text::{Input, Text},
 };
 
@@ -239,6 +239,13 @@ fn metrics(started: Instant, input_tokens: usize, output_tokens: usize) -> Reque
         wall_ms,
         ..RequestMetrics::default()
     }
+}
+
+/// A chapter's own numbers: the sampler's, and how long the request waited before work on it began.
+fn extras(sampler: &Sampler, queue_ms: f64) -> BTreeMap<String, f64> {
+    let mut extras = sampler.extras();
+    extras.insert(QUEUE_MS.to_owned(), queue_ms);
+    extras
 }
 
 #[cfg(test)]

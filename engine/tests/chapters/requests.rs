@@ -128,6 +128,35 @@ fn the_stop_token_is_counted_and_is_not_text() {
 }
 
 #[test]
+fn one_at_a_time_says_how_long_each_waited() {
+    let (dir, expected) = vector("tiny-llama");
+    for chapter in rows() {
+        let mut engine = build(chapter.id, &dir);
+        for id in [1, 2] {
+            let input = Input::Ids(expected.cases[1].input_ids.clone());
+            engine.submit(id, &input, &greedy(8)).unwrap();
+        }
+        let events = run(engine.as_mut());
+        let queue_and_wall_ms = |id| {
+            let metrics = events.iter().find_map(|event| match event {
+                StepEvent::Finished { id: of, result } if *of == id => {
+                    Some(&result.as_ref().unwrap().metrics)
+                }
+                _ => None,
+            });
+            let metrics = metrics.unwrap();
+            (metrics.extras["queue_ms"], metrics.wall_ms)
+        };
+        let (first_queue_ms, first_wall_ms) = queue_and_wall_ms(1);
+        let (second_queue_ms, second_wall_ms) = queue_and_wall_ms(2);
+        // Both were there before the first step, and the second began when the first had ended.
+        assert!(first_queue_ms < second_queue_ms, "{}", chapter.id);
+        assert!(second_queue_ms > first_wall_ms - first_queue_ms);
+        assert!(second_queue_ms < second_wall_ms);
+    }
+}
+
+#[test]
 fn greedy_answers_count_their_firm_steps() {
     let (dir, expected) = vector("tiny-llama");
     for chapter in rows() {
