@@ -265,5 +265,4 @@ fn histogram() -> Histogram<u32> {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "gauges_tests.rs"]
 mod tests;

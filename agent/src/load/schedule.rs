@@ -217,5 +217,4 @@ fn ns_of(duration: Duration) -> u64 {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "schedule_tests.rs"]
 mod tests;
