@@ -62,6 +62,12 @@ impl Target {
         })
     }
 
+    /// The base URL in one form, without `/v1` and without a slash at its end.
+    pub fn base_url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority, self.prefix)
+    }
+
     /// `host:port`, for messages.
     pub fn host_port(&self) -> String {
         if self.host.contains(':') {
@@ -91,10 +97,12 @@ mod tests {
             );
             assert_eq!(target.authority, "[::1]:8001");
             assert_eq!(target.host_port(), "[::1]:8001");
+            assert_eq!(target.base_url(), "http://[::1]:8001");
         }
         let target = Target::parse("http://gpu/llm/v1").unwrap();
         assert_eq!((target.port, target.prefix.as_str()), (80, "/llm"));
         assert_eq!((target.host_port().as_str(), target.tls), ("gpu:80", false));
+        assert_eq!(target.base_url(), "http://gpu/llm");
         let target = Target::parse("https://gpu").unwrap();
         assert_eq!((target.host_port().as_str(), target.tls), ("gpu:443", true));
     }

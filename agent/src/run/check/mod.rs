@@ -4,9 +4,14 @@
 
 mod work;
 
+use std::collections::BTreeSet;
+
+use contracts::api::Secrets;
 use contracts::defaults;
 use contracts::generate::SamplingParams;
 use contracts::run::{Arm, EngineRef, Limits, Load, Mode, RunSpec};
+
+use crate::load::sendable;
 
 /// Options of one arm, at most: a chapter has a handful.
 const OPTIONS_MAX: usize = 32;
@@ -59,6 +64,22 @@ pub fn spec(spec: &RunSpec) -> Result<(), Refusal> {
 /// Whether a run may take this long.
 pub fn deadline(deadline_s: u64) -> Result<(), Refusal> {
     bounded("deadline_s", deadline_s, 1, DEADLINE_S_MAX)
+}
+
+/// Whether the headers that an online run will send are those that its record will name, and can be
+/// sent.
+pub fn secrets(spec: &RunSpec, secrets: &Secrets) -> Result<(), Refusal> {
+    if spec.arm.mode == Mode::Offline {
+        return Ok(());
+    }
+    let named: BTreeSet<&String> = spec.arm.header_names.iter().collect();
+    let given: BTreeSet<&String> = secrets.headers.keys().collect();
+    if let Some(name) = named.symmetric_difference(&given).next() {
+        let message = format!("{name:?} is not in both of secrets and arm.header_names");
+        return Err(Refusal::new("secrets", message));
+    }
+    sendable(&secrets.headers).map_err(|error| Refusal::new("secrets", error.to_string()))?;
+    Ok(())
 }
 
 fn arm(arm: &Arm) -> Result<(), Refusal> {
@@ -265,7 +286,7 @@ fn name(field: &str, name: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use contracts::run::{AllowFailures, PromptSource};
+    use contracts::run::{AllowFailures, Length, PromptSource, SharedPrefix};
 
     use super::*;
     use crate::run::testing::fake_spec;
@@ -277,14 +298,42 @@ mod tests {
     }
 
     #[test]
+    fn headers_are_the_named_ones_and_can_be_sent() {
+        let mut spec = fake_spec();
+        spec.arm.mode = Mode::Online;
+        let given = |name: &str, value: &str| Secrets {
+            headers: [(name.to_owned(), value.to_owned())].into(),
+        };
+        secrets(&spec, &Secrets::default()).unwrap();
+        let undeclared = secrets(&spec, &given("x-team", "a")).unwrap_err();
+        assert_eq!(undeclared.field, "secrets");
+        spec.arm.header_names = vec!["x-team".to_owned()];
+        secrets(&spec, &given("x-team", "a")).unwrap();
+        assert!(secrets(&spec, &Secrets::default()).is_err());
+        let refused = secrets(&spec, &given("x-team", "a\r\nx: hidden")).unwrap_err();
+        assert!(!refused.to_string().contains("hidden"), "{refused}");
+        // What goes over no wire needs no headers.
+        spec.arm.mode = Mode::Offline;
+        secrets(&spec, &given("x-key", "a")).unwrap();
+    }
+
+    #[test]
     fn each_refusal_names_its_field() {
         type Spoil = fn(&mut RunSpec);
-        let cases: [(&str, Spoil); 15] = [
+        let cases: [(&str, Spoil); 16] = [
             ("workload.n_runs", |s| s.workload.n_runs = 0),
             ("workload.warmup", |s| s.workload.warmup = u32::MAX),
             ("workload.model", |s| s.workload.model.clear()),
             ("workload.prompts.texts", |s| {
                 s.workload.prompts = PromptSource::Texts { texts: vec![] }
+            }),
+            ("workload.prompts.prefix.tokens", |s| {
+                let tokens = u32::MAX;
+                s.workload.prompts = PromptSource::Synthetic {
+                    input: Length::Fixed { tokens: 64 },
+                    output: None,
+                    prefix: Some(SharedPrefix { tokens, share: 0.5 }),
+                }
             }),
             ("workload.load.concurrency", |s| {
                 s.workload.load = Load::Closed { concurrency: 0 }
