@@ -286,7 +286,7 @@ fn name(field: &str, name: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use contracts::run::{AllowFailures, Length, PromptSource, SharedPrefix};
+    use contracts::run::{AllowFailures, PromptSource};
 
     use super::*;
     use crate::run::testing::fake_spec;
@@ -295,6 +295,27 @@ mod tests {
     fn the_usual_spec_is_fine() {
         spec(&fake_spec()).unwrap();
         deadline(60).unwrap();
+    }
+
+    #[test]
+    fn a_shared_prefix_has_a_bound() {
+        use contracts::run::{Length, SharedPrefix};
+        let refused = |tokens, share| {
+            let mut spoiled = fake_spec();
+            spoiled.workload.prompts = PromptSource::Synthetic {
+                input: Length::Fixed { tokens: 64 },
+                output: None,
+                prefix: Some(SharedPrefix { tokens, share }),
+            };
+            spec(&spoiled).err().map(|refusal| refusal.field)
+        };
+        assert_eq!(refused(32, 0.5), None);
+        for (tokens, share, field) in [
+            (u32::MAX, 0.5, "workload.prompts.prefix.tokens"),
+            (32, 1.5, "workload.prompts.prefix.share"),
+        ] {
+            assert_eq!(refused(tokens, share).as_deref(), Some(field));
+        }
     }
 
     #[test]
@@ -320,20 +341,12 @@ mod tests {
     #[test]
     fn each_refusal_names_its_field() {
         type Spoil = fn(&mut RunSpec);
-        let cases: [(&str, Spoil); 16] = [
+        let cases: [(&str, Spoil); 15] = [
             ("workload.n_runs", |s| s.workload.n_runs = 0),
             ("workload.warmup", |s| s.workload.warmup = u32::MAX),
             ("workload.model", |s| s.workload.model.clear()),
             ("workload.prompts.texts", |s| {
                 s.workload.prompts = PromptSource::Texts { texts: vec![] }
-            }),
-            ("workload.prompts.prefix.tokens", |s| {
-                let tokens = u32::MAX;
-                s.workload.prompts = PromptSource::Synthetic {
-                    input: Length::Fixed { tokens: 64 },
-                    output: None,
-                    prefix: Some(SharedPrefix { tokens, share: 0.5 }),
-                }
             }),
             ("workload.load.concurrency", |s| {
                 s.workload.load = Load::Closed { concurrency: 0 }
