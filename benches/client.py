@@ -290,6 +290,10 @@ def exported_row(sample):
 
 def figures(rows, log, tree, offset_s, streams, requests):
     """One run of one client against the log of its server."""
+    known = {row["id"] for row in rows} - {None}
+    if known:
+        # What else came, such as a look at the server before the load, is no part of it.
+        log = [entry for entry in log if entry["id"] in known]
     truth = {entry["id"]: (entry["first_ns"] - entry["received_ns"]) / 1e6 for entry in log}
     rows = [row for row in rows if row["ttft"] is not None]
     matched = [row["ttft"] - truth[row["id"]] for row in rows if row["id"] in truth]

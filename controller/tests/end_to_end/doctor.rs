@@ -29,7 +29,10 @@ fn our_server(lab: &Lab) -> String {
             break;
         }
     }
-    std::thread::spawn(move || lines.for_each(drop));
+    std::thread::spawn(move || {
+        lines.for_each(drop);
+        child.wait()
+    });
     let address = url.strip_prefix("http://").unwrap();
     lab.wait("a ready server", crate::lab::PATIENCE, || {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
