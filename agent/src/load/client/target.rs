@@ -23,7 +23,7 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("base URL {url:?}: {why}")]
 pub struct TargetError {
-    /// As given.
+    /// As given, but for a password.
     pub url: String,
     /// What is wrong with it.
     pub why: &'static str,
@@ -33,7 +33,7 @@ impl Target {
     /// Reads a base URL; a trailing `/` or `/v1` is taken off, since users give all three forms.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let refuse = |why| TargetError {
-            url: url.to_owned(),
+            url: without_password(url),
             why,
         };
         let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
@@ -78,6 +78,14 @@ impl Target {
     }
 }
 
+/// Users who put a password into a URL must not find it in a log.
+fn without_password(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((_, rest)) => format!("***@{rest}"),
+        None => url.to_owned(),
+    }
+}
+
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -119,6 +127,7 @@ mod tests {
         ] {
             let error = Target::parse(url).unwrap_err().to_string();
             assert!(error.contains(word), "{url}: {error}");
+            assert!(!error.contains("u:p"), "{error}");
         }
     }
 }
