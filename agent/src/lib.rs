@@ -15,9 +15,11 @@
 //! | [`load`] | requests and their instants |
 //! | [`metronome`] | a server on a known schedule, to measure [`load`] with |
 //! | [`doctor`] | what a server does |
+//! | `blot` | secrets kept out of what is shown and stored |
 //! | [`host`] | the machine |
 
 mod api;
+mod blot;
 pub mod calibrate;
 pub mod cli;
 pub mod config;

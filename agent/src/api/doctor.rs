@@ -34,15 +34,17 @@ impl From<DoctorError> for Problem {
     fn from(error: DoctorError) -> Self {
         let message = error.to_string();
         match error {
-            DoctorError::BadUrl(_) => Self::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                ErrorCode::CannotRun,
-                format!("url: {message}"),
-            )
-            .with_field("url".to_owned()),
+            DoctorError::BadUrl(_) => cannot_run("url", &message),
+            DoctorError::BadHeader(_) => cannot_run("secrets", &message),
             DoctorError::Unreachable { .. } => {
                 Self::new(StatusCode::BAD_GATEWAY, ErrorCode::Unreachable, message)
             }
         }
     }
+}
+
+fn cannot_run(field: &str, message: &str) -> Problem {
+    let status = StatusCode::UNPROCESSABLE_ENTITY;
+    Problem::new(status, ErrorCode::CannotRun, format!("{field}: {message}"))
+        .with_field(field.to_owned())
 }

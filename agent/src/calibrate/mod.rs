@@ -18,10 +18,11 @@ use contracts::run::{
     AllowFailures, Arm, CacheState, Device, Endpoint, EngineRef, Limits, Load, Mode, PromptSource,
     RunSpec, Workload,
 };
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::UsageWho;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::host::cpu_time;
 use crate::load::{Clock, DriveOutcome, JobError, OnlineJob, Server, drive_online};
 use crate::metronome::MODEL;
 use crate::run::check::Refusal;
@@ -91,7 +92,14 @@ pub async fn run(
         }
     }
     let complete = levels.len() == streams.len();
-    metronome.stop().await?;
+    if let Err(error) = metronome.stop().await {
+        // As after a run: what is left would disturb whatever is measured next.
+        let dirt = format!("a calibration: {error:#}");
+        if let Err(error) = bench.state.set_quarantine(&dirt) {
+            tracing::error!(%error, "quarantine could not be written down");
+        }
+        return Err(error.context("the host is quarantined").into());
+    }
     match failed {
         Some(error) => Err(error.into()),
         None if complete => Ok(ClientFloor {
@@ -210,16 +218,10 @@ pub fn job(spec: &RunSpec, url: &str) -> Result<OnlineJob, JobError> {
 
 /// What `work` gives, and the CPU time of this process meanwhile, ms.
 async fn cpu_of<T>(work: impl Future<Output = T>) -> (T, f64) {
-    let used_ms = || {
-        let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-        let times = [usage.user_time(), usage.system_time()];
-        let ms = |time: &nix::sys::time::TimeVal| {
-            time.tv_sec() as f64 * 1e3 + time.tv_usec() as f64 / 1e3
-        };
-        Some(times.iter().map(ms).sum::<f64>())
-    };
-    let before = used_ms();
+    let of = UsageWho::RUSAGE_SELF;
+    let before = cpu_time(of);
     let done = work.await;
-    let used = used_ms().zip(before).map(|(after, before)| after - before);
-    (done, used.unwrap_or_default())
+    let used = cpu_time(of).zip(before);
+    let used = used.map(|(after, before)| after.saturating_sub(before));
+    (done, used.unwrap_or_default().as_secs_f64() * 1e3)
 }

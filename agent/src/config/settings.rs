@@ -307,5 +307,4 @@ fn tls(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<TlsFiles>, 
 }
 
 #[cfg(test)]
-#[path = "settings_tests.rs"]
 mod tests;

@@ -26,7 +26,7 @@ use contracts::defaults::DOCTOR_TIME;
 use contracts::doctor::{Finding, Grade, ServerReport};
 use tokio::time::Instant;
 
-use crate::load::{Route, Target};
+use crate::load::{Route, Target, sendable};
 use counting::{Counting, Evidence};
 use dial::Dialer;
 use door::Endpoints;
@@ -43,6 +43,9 @@ pub enum DoctorError {
     /// The URL is none of a server.
     #[error("{0}; use http://HOST:PORT or https://HOST")]
     BadUrl(&'static str),
+    /// A header that no request can carry; its value is not told.
+    #[error("{0}")]
+    BadHeader(String),
     /// Nothing could be asked.
     #[error("{url} cannot be reached: {why}")]
     Unreachable {
@@ -56,13 +59,14 @@ pub enum DoctorError {
 /// Looks at a server. Takes as long as its answers, [`DOCTOR_TIME`] at most.
 ///
 /// # Errors
-/// No server's URL; no connection. All else is a report.
+/// No server's URL; a header that cannot be sent; no connection. All else is a report.
 pub async fn examine(request: &DoctorRequest) -> Result<ServerReport, DoctorError> {
     let target = Target::parse(&request.url)
         // Its own words repeat the URL, which may carry a password.
         .map_err(|error| DoctorError::BadUrl(error.why))?;
-    let scheme = if target.tls { "https" } else { "http" };
-    let url = format!("{scheme}://{}{}", target.authority, target.prefix);
+    sendable(&request.secrets.headers)
+        .map_err(|error| DoctorError::BadHeader(error.to_string()))?;
+    let url = target.base_url();
     let unreachable = |why: String| DoctorError::Unreachable {
         url: url.clone(),
         why,

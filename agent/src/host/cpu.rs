@@ -8,9 +8,10 @@
 //! 10 ms, so over an interval of a second on two cores the share is good to about a percent.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use procfs::process::{Stat, all_processes};
 use procfs::{CurrentSI, KernelStats, ProcResult};
 
@@ -73,20 +74,17 @@ impl Reading {
             total_ticks,
             idle_ticks,
             tree_ticks,
-            own_ms: own_ms(),
+            own_ms: cpu_time(UsageWho::RUSAGE_SELF).map_or(0.0, |used| used.as_secs_f64() * 1e3),
         })
     }
 }
 
-/// CPU time of this process, all threads.
-fn own_ms() -> f64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
-        return 0.0;
-    };
-    [usage.user_time(), usage.system_time()]
-        .iter()
-        .map(|t| t.tv_sec() as f64 * 1e3 + t.tv_usec() as f64 / 1e3)
-        .sum()
+/// CPU time of this process, all threads, or of the calling thread; none if the kernel refuses.
+pub fn cpu_time(of: UsageWho) -> Option<Duration> {
+    let usage = getrusage(of).ok()?;
+    let us = |time: TimeVal| time.tv_sec() * 1_000_000 + time.tv_usec();
+    let us = us(usage.user_time()) + us(usage.system_time());
+    Some(Duration::from_micros(us.unsigned_abs()))
 }
 
 /// Ticks of all cores: all, and idle ones. Guest time is within user time already.
@@ -134,7 +132,6 @@ fn use_between(start: &Reading, end: &Reading) -> CpuUse {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::time::Duration;
 
     use procfs::{FromBufReadSI, FromRead};
 

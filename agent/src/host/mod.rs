@@ -5,5 +5,6 @@ mod cpu;
 mod facts;
 mod gpu;
 
+pub(crate) use cpu::cpu_time;
 pub use cpu::{CpuMeter, CpuUse};
 pub use facts::{facts, state};

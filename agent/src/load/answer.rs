@@ -41,6 +41,8 @@ pub struct Answer {
     first_words: String,
     text: String,
     reasoning: String,
+    /// A tool call was among the content: no tokenizer sees it in the text.
+    tool_call: bool,
     finish_ns: Option<u64>,
     finish: Option<FinishReason>,
     done_seen: bool,
@@ -158,6 +160,12 @@ impl Answer {
         self.content_ns.push(at_ns);
         self.text.push_str(words.text);
         self.reasoning.push_str(words.reasoning);
+        self.tool_call |= words.tool_call;
+    }
+
+    /// Whether all that the model made lies in the text, so that a tokenizer can count it.
+    fn is_all_text(&self) -> bool {
+        !self.content_ns.is_empty() && !self.tool_call
     }
 
     /// Why the request failed, if it did: the verdict of [`Answer::settle`] without its work, so that
@@ -165,7 +173,7 @@ impl Answer {
     pub fn failure(&self, end: &Result<(), SampleError>) -> Option<SampleError> {
         match end {
             Ok(()) => {
-                let local = self.counted && !self.content_ns.is_empty();
+                let local = self.counted && self.is_all_text();
                 self.judge(local.then_some(1)).err()
             }
             Err(error) => Some(error.clone()),
@@ -223,7 +231,7 @@ impl Answer {
         sample.engine_wall_ms = metrics.map(|m| m.wall_ms);
         sample.engine_queue_ms = metrics.and_then(|m| m.extras.get(QUEUE_MS).copied());
         sample.firm_steps = metrics.and_then(firm_steps);
-        if let Some(counter) = counter.filter(|_| !self.content_ns.is_empty()) {
+        if let Some(counter) = counter.filter(|_| self.is_all_text()) {
             sample.local_tokens = Some(counter(&self.text) + counter(&self.reasoning));
         }
         let by_tokenizer = || counter.map(|count| count(&self.first_words));

@@ -165,11 +165,6 @@ impl Gauges {
         at.saturating_mul(3) / whole.max(1)
     }
 
-    /// Requests that failed so far.
-    pub fn failed(&self) -> u32 {
-        self.failed
-    }
-
     /// Answers so far whose tokens were counted differently.
     pub fn tokens_differ(&self) -> u32 {
         self.tokens.differ
@@ -265,5 +260,4 @@ fn histogram() -> Histogram<u32> {
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#[path = "gauges_tests.rs"]
 mod tests;

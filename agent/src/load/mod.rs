@@ -29,7 +29,7 @@ pub use client::{
     Timeouts, read_answer,
 };
 /// For `doctor`, which opens and reads connections its own way.
-pub(crate) use client::{framing, tls};
+pub(crate) use client::{framing, sendable, tls};
 pub use clock::Clock;
 pub use drive::{DriveGauges, drive_online};
 pub use files::ensure_open_files;

@@ -11,9 +11,12 @@ use nix::sys::time::TimeSpec;
 
 use super::answer::Answer;
 use super::log::Served;
+use super::request::REQUEST_BYTES_MAX;
 
 /// Bytes of one read: a request of the usual size comes with one.
 const READ_BYTES: usize = 64 << 10;
+/// Bytes that no request has taken yet, at most: one request of the largest size and another's begin.
+const INBOX_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 
 /// The server's monotonic clock; the kernel's stamps, which are clock times, are put on it.
 #[derive(Debug, Clone, Copy)]
@@ -114,7 +117,7 @@ impl Conn {
         })
     }
 
-    /// Takes what is there to the inbox. False: the client has closed.
+    /// Takes what is there to the inbox. False: the client has closed, or sends on and on.
     pub fn read(&mut self, scratch: &mut Scratch, clock: Clock) -> io::Result<bool> {
         let mut room = [IoSliceMut::new(&mut scratch.bytes)];
         let fd = self.wire.stream.as_raw_fd();
@@ -134,7 +137,7 @@ impl Conn {
         let bytes = got.bytes;
         let read = scratch.bytes.get(..bytes).unwrap_or_default();
         self.inbox.extend_from_slice(read);
-        Ok(bytes > 0)
+        Ok(bytes > 0 && self.inbox.len() <= INBOX_BYTES_MAX)
     }
 }
 

@@ -8,6 +8,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Normal};
 use sha2::{Digest, Sha256};
 
+/// Tokens of a normal draw, at most: its tail has no end, and a prompt lies in memory.
+const NORMAL_TOKENS_MAX: u32 = 16 << 20;
+
 /// What something is drawn for: draws for different purposes have nothing in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
@@ -139,8 +142,8 @@ pub(super) fn length(draws: &mut ChaCha8Rng, length: Length) -> u32 {
             mean_tokens,
             sd_tokens,
         } => match Normal::new(mean_tokens, sd_tokens) {
-            // The cast takes what is out of range to the nearest end.
-            Ok(normal) => normal.sample(draws).round() as u32,
+            // The cast takes what is below 0 to 0.
+            Ok(normal) => (normal.sample(draws).round() as u32).min(NORMAL_TOKENS_MAX),
             Err(_) => mean_tokens.round() as u32,
         },
     };
@@ -250,6 +253,12 @@ mod tests {
             sd_tokens: 50.0,
         });
         assert!(tiny.iter().all(|&n| n >= 1.0));
+        let wide = all(Length::Normal {
+            mean_tokens: 1.0,
+            sd_tokens: 1e18,
+        });
+        assert!(wide.contains(&f64::from(NORMAL_TOKENS_MAX)));
+        assert!(wide.iter().all(|&n| n <= f64::from(NORMAL_TOKENS_MAX)));
     }
 
     proptest! {

@@ -164,6 +164,7 @@ impl Bench {
         }
         self.free()?;
         check::deadline(request.deadline_s)?;
+        check::secrets(&request.spec, &request.secrets)?;
         let resolved = self.resolve(request.spec.clone()).await?;
         let lock = self.take_device(&id, &request.spec).await?;
         let secrets = request.secrets.clone();

@@ -12,6 +12,7 @@ use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::load::Target;
 use crate::process;
 
 /// One question, answer included.
@@ -53,11 +54,10 @@ struct Entry {
 impl<'a> Asker<'a> {
     /// `url` with or without `/v1`.
     pub fn new(url: &str, headers: &'a BTreeMap<String, String>) -> Result<Self, String> {
-        let base = url.trim_end_matches('/');
-        let base = base.strip_suffix("/v1").unwrap_or(base);
+        let target = Target::parse(url).map_err(|error| error.to_string())?;
         let client = process::http_client(ATTEMPT_LIMIT).map_err(|error| error.to_string())?;
         Ok(Self {
-            base: base.trim_end_matches('/').to_owned(),
+            base: target.base_url(),
             headers,
             client,
         })

@@ -201,5 +201,4 @@ fn percent(share: f64) -> String {
 }
 
 #[cfg(test)]
-#[path = "validity_tests.rs"]
 mod tests;

@@ -2,9 +2,10 @@
 //! the headers that a user gives.
 
 use agent::load::{Clock, Shared};
+use contracts::sample::ErrorClass;
 
 use crate::asking::{Asker, asker, config};
-use crate::support::{self, Script, TestServer, json, usual_stream};
+use crate::support::{self, Script, Step, TestServer, json, usual_stream};
 
 /// Whether each request carried the field.
 fn carried(server: &TestServer) -> Vec<bool> {
@@ -62,6 +63,21 @@ async fn other_bad_requests_are_not_sent_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_refusal_is_told_of_the_request_that_was_sent_again() {
+    let (_server, mut asker) = asker(|i| match i {
+        0 => refusal("unknown field: stream_options"),
+        _ => Script::default().then(Step::Close),
+    })
+    .await;
+    let sample = asker.ask().await;
+    let class = sample.error.map(|error| error.class);
+    assert_eq!(class, Some(ErrorClass::Transport));
+    assert!(sample.sent_ns.is_some());
+    assert_eq!((sample.status, sample.headers_ns), (None, None));
+    assert_eq!((sample.done_ns, sample.wall_ms), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_users_headers_go_out_over_ours() {
     let clock = Clock::start();
     let server = support::serve_on(clock, |_| usual_stream()).await;
@@ -84,6 +100,21 @@ async fn a_users_headers_go_out_over_ours() {
     }
     let agents = lines.iter().filter(|l| l.starts_with("user-agent")).count();
     assert_eq!(agents, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_the_server_repeats_is_not_kept() {
+    let clock = Clock::start();
+    let words = r#"{"error":{"message":"no such key: sk-s3cret (sk-s3cret)","type":"x"}}"#;
+    let server = support::serve_on(clock, move |_| json(401, words)).await;
+    let mut config = config(&server.url);
+    config.headers = [("authorization".to_owned(), "Bearer sk-s3cret".to_owned())].into();
+    let error = Asker::new(config, clock).ask().await.error.unwrap();
+    assert_eq!(error.class, ErrorClass::Unauthorized);
+    assert!(
+        error.message.ends_with("no such key: *** (***)"),
+        "{error:?}"
+    );
 }
 
 #[test]

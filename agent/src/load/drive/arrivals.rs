@@ -119,7 +119,7 @@ impl Dispatch {
         let floor = Rc::clone(&self.floor);
         let offsets_ns: Arc<[u64]> = offsets_ns.into();
         if let Some(from_ns) = measured.and_then(|i| offsets_ns.get(i)) {
-            floor.open_window(base_ns + from_ns);
+            floor.open_window(base_ns.saturating_add(*from_ns));
         }
         let pacer = match Pacer::start(Arc::clone(&offsets_ns), base_ns, floor.clock) {
             Ok(pacer) => pacer,
@@ -130,7 +130,7 @@ impl Dispatch {
         while sent < offsets_ns.len() {
             let due = pacer.due();
             while let Some(offset_ns) = offsets_ns.get(sent).filter(|_| sent < due) {
-                if !self.send(base_ns + offset_ns).await {
+                if !self.send(base_ns.saturating_add(*offset_ns)).await {
                     break;
                 }
                 sent += 1;
@@ -215,7 +215,8 @@ impl Dispatch {
                 Phase::Measure => job.n_runs,
             };
             let error = failure(ErrorClass::Aborted, UNSENT);
-            floor.unsent(phase, index, base_ns + offset_ns, error).await;
+            let due_ns = base_ns.saturating_add(*offset_ns);
+            floor.unsent(phase, index, due_ns, error).await;
             self.next = (phase, index + turns(&job.bodies, index, total));
         }
     }

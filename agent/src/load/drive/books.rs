@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
+use nix::sys::resource::UsageWho;
 
 use super::flight::Flight;
+use crate::host::cpu_time;
 use crate::load::tally::{DriveOutcome, Phase, Tally};
 
 /// Counts under way.
@@ -54,7 +54,7 @@ impl Books {
             self.begun = Some(phase);
         }
         if new && measures {
-            self.cpu = cpu_time().map(|cpu| (cpu, start_ns));
+            self.cpu = cpu_time(UsageWho::RUSAGE_THREAD).map(|cpu| (cpu, start_ns));
             self.flight.steady_from(start_ns);
         } else if first_of_slot && self.begun == Some(Phase::Measure) {
             // Without enough warm-up the slots fill while measuring.
@@ -70,10 +70,13 @@ impl Books {
 
     /// The counts, once all requests are over.
     pub fn close(self, now_ns: u64) -> Closed {
-        let busy_share = self.cpu.zip(cpu_time()).and_then(|((from, from_ns), to)| {
-            let passed_s = now_ns.saturating_sub(from_ns) as f64 / 1e9;
-            (passed_s > 0.0).then(|| to.saturating_sub(from).as_secs_f64() / passed_s)
-        });
+        let busy_share =
+            self.cpu
+                .zip(cpu_time(UsageWho::RUSAGE_THREAD))
+                .and_then(|((from, from_ns), to)| {
+                    let passed_s = now_ns.saturating_sub(from_ns) as f64 / 1e9;
+                    (passed_s > 0.0).then(|| to.saturating_sub(from).as_secs_f64() / passed_s)
+                });
         Closed {
             outcome: self.outcome.or_else(|| self.tally.finish()),
             tally: self.tally,
@@ -81,12 +84,4 @@ impl Books {
             busy_share,
         }
     }
-}
-
-/// CPU time of the calling thread.
-fn cpu_time() -> Option<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
-    let us = |time: TimeVal| time.tv_sec() * 1_000_000 + time.tv_usec();
-    let us = us(usage.user_time()) + us(usage.system_time());
-    Some(Duration::from_micros(us.unsigned_abs()))
 }

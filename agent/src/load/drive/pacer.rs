@@ -1,6 +1,7 @@
-//! Tells the load thread when arrivals are due. A thread of its own sleeps until each instant,
-//! since the kernel wakes it within about 60 µs, where a timer of the load thread's runtime would
-//! be up to 2 ms late; and it sleeps, where a loop that watches the clock would use up a core.
+//! Tells the load thread when arrivals are due. A thread of its own sleeps until each instant: the
+//! kernel's timers are as exact as its slack, 50 µs unless a program asks for more, where those of
+//! the load thread's runtime count in milliseconds; and it sleeps, where a loop that watches the
+//! clock would use up a core.
 
 use std::io;
 use std::sync::Arc;

@@ -63,6 +63,29 @@ struct State {
     closed: bool,
 }
 
+/// Dropped when nothing more will be put.
+struct Ends<'a>(&'a Shelf);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        let Self(shelf) = self;
+        let mut state = shelf.lock();
+        if thread::panicking() {
+            let lost = "the thread that makes requests has ended; see the agent's log";
+            state.ready.push_back(Group {
+                phase: Phase::Measure,
+                index: 0,
+                first: Err(BodyError::Lost(lost.to_owned())),
+                rest: Vec::new(),
+            });
+        }
+        state.ended = true;
+        drop(state);
+        shelf.news.notify_waiters();
+        shelf.filled.notify_one();
+    }
+}
+
 /// What the load thread holds; dropping it ends the other thread.
 pub(super) struct Taker(Arc<Shelf>);
 
@@ -90,10 +113,9 @@ impl Shelf {
                     bodies,
                     usage_refused,
                 };
-                shelf.make_all(&maker, warmup, measured);
-                shelf.lock().ended = true;
-                shelf.news.notify_waiters();
-                shelf.filled.notify_one();
+                // On a panic too: a drive must not wait for bodies that nobody makes.
+                let ends = Ends(&shelf);
+                ends.0.make_all(&maker, warmup, measured);
             })?;
         Ok(taker)
     }
@@ -281,6 +303,14 @@ mod tests {
             let text = String::from_utf8(body.bytes.to_vec()).unwrap();
             assert_eq!(text.contains("include_usage"), !refused, "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_panics_is_an_error_of_the_run_and_no_endless_wait() {
+        let taker = Shelf::start(bodies("p"), 1, (0, 9), || unreachable!("a bug")).unwrap();
+        let message = taker.take().await.unwrap().first.unwrap_err().to_string();
+        assert!(message.contains("see the agent's log"), "{message}");
+        assert!(taker.take().await.is_none());
     }
 
     #[tokio::test]

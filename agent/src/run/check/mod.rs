@@ -4,9 +4,14 @@
 
 mod work;
 
+use std::collections::BTreeSet;
+
+use contracts::api::Secrets;
 use contracts::defaults;
 use contracts::generate::SamplingParams;
 use contracts::run::{Arm, EngineRef, Limits, Load, Mode, RunSpec};
+
+use crate::load::sendable;
 
 /// Options of one arm, at most: a chapter has a handful.
 const OPTIONS_MAX: usize = 32;
@@ -59,6 +64,22 @@ pub fn spec(spec: &RunSpec) -> Result<(), Refusal> {
 /// Whether a run may take this long.
 pub fn deadline(deadline_s: u64) -> Result<(), Refusal> {
     bounded("deadline_s", deadline_s, 1, DEADLINE_S_MAX)
+}
+
+/// Whether the headers that an online run will send are those that its record will name, and can be
+/// sent.
+pub fn secrets(spec: &RunSpec, secrets: &Secrets) -> Result<(), Refusal> {
+    if spec.arm.mode == Mode::Offline {
+        return Ok(());
+    }
+    let named: BTreeSet<&String> = spec.arm.header_names.iter().collect();
+    let given: BTreeSet<&String> = secrets.headers.keys().collect();
+    if let Some(name) = named.symmetric_difference(&given).next() {
+        let message = format!("{name:?} is not in both of secrets and arm.header_names");
+        return Err(Refusal::new("secrets", message));
+    }
+    sendable(&secrets.headers).map_err(|error| Refusal::new("secrets", error.to_string()))?;
+    Ok(())
 }
 
 fn arm(arm: &Arm) -> Result<(), Refusal> {
@@ -274,6 +295,47 @@ mod tests {
     fn the_usual_spec_is_fine() {
         spec(&fake_spec()).unwrap();
         deadline(60).unwrap();
+    }
+
+    #[test]
+    fn a_shared_prefix_has_a_bound() {
+        use contracts::run::{Length, SharedPrefix};
+        let refused = |tokens, share| {
+            let mut spoiled = fake_spec();
+            spoiled.workload.prompts = PromptSource::Synthetic {
+                input: Length::Fixed { tokens: 64 },
+                output: None,
+                prefix: Some(SharedPrefix { tokens, share }),
+            };
+            spec(&spoiled).err().map(|refusal| refusal.field)
+        };
+        assert_eq!(refused(32, 0.5), None);
+        for (tokens, share, field) in [
+            (u32::MAX, 0.5, "workload.prompts.prefix.tokens"),
+            (32, 1.5, "workload.prompts.prefix.share"),
+        ] {
+            assert_eq!(refused(tokens, share).as_deref(), Some(field));
+        }
+    }
+
+    #[test]
+    fn headers_are_the_named_ones_and_can_be_sent() {
+        let mut spec = fake_spec();
+        spec.arm.mode = Mode::Online;
+        let given = |name: &str, value: &str| Secrets {
+            headers: [(name.to_owned(), value.to_owned())].into(),
+        };
+        secrets(&spec, &Secrets::default()).unwrap();
+        let undeclared = secrets(&spec, &given("x-team", "a")).unwrap_err();
+        assert_eq!(undeclared.field, "secrets");
+        spec.arm.header_names = vec!["x-team".to_owned()];
+        secrets(&spec, &given("x-team", "a")).unwrap();
+        assert!(secrets(&spec, &Secrets::default()).is_err());
+        let refused = secrets(&spec, &given("x-team", "a\r\nx: hidden")).unwrap_err();
+        assert!(!refused.to_string().contains("hidden"), "{refused}");
+        // What goes over no wire needs no headers.
+        spec.arm.mode = Mode::Offline;
+        secrets(&spec, &given("x-key", "a")).unwrap();
     }
 
     #[test]

@@ -121,13 +121,13 @@ fn prompts(source: &PromptSource) -> Result<(), Refusal> {
             if let Some(output) = output {
                 length("workload.prompts.output", *output)?;
             }
-            match prefix {
-                Some(prefix) if !(0.0..=1.0).contains(&prefix.share) => Err(Refusal::new(
-                    "workload.prompts.prefix.share",
-                    "must be from 0 to 1",
-                )),
-                _ => Ok(()),
+            let Some(prefix) = prefix else { return Ok(()) };
+            if !(0.0..=1.0).contains(&prefix.share) {
+                let field = "workload.prompts.prefix.share";
+                return Err(Refusal::new(field, "must be from 0 to 1"));
             }
+            let field = "workload.prompts.prefix.tokens";
+            bounded(field, prefix.tokens.into(), 1, MAX_TOKENS_MAX.into())
         }
         PromptSource::Conversations { conversations } => {
             count("workload.prompts.conversations", conversations.len())?;

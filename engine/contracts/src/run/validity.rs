@@ -26,7 +26,7 @@ pub struct Validity {
     pub dispatch_lag_p99_ms: Option<f64>,
     /// CPU time of the load generator's thread over the measuring window: at 1 it has no more.
     pub client_busy_share: Option<f64>,
-    /// From the first request of the run to the moment when each slot had sent one.
+    /// From the first write of a run with slots to the moment when each slot had sent one.
     pub first_wave_ms: Option<f64>,
 
     /// Open loop: requests a second that the schedule asked for.

@@ -1,3 +1,5 @@
+//! Each limit casts its doubt, and small runs are not condemned by chance.
+
 use super::*;
 
 /// A run with nothing to say against it.

@@ -1,3 +1,5 @@
+//! Schedules span what their rate says, keep a trace's times, and repeat by seed.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -162,4 +164,14 @@ fn a_burst_is_due_at_once() {
         (made.offsets_ns, made.warmup, made.span_ns),
         (vec![0; 5], 2, 0)
     );
+}
+
+#[test]
+fn times_beyond_all_clocks_are_the_last_one() {
+    let made = Schedule::open(1e-300, Arrival::Poisson, 0, counts(2, 3)).unwrap();
+    assert!(made.offsets_ns.is_sorted());
+    assert_eq!(made.offsets_ns[2..], [u64::MAX; 3]);
+    let made = Schedule::trace(&[0, u64::MAX], counts(1, 4));
+    assert!(made.offsets_ns.is_sorted());
+    assert_eq!(made.offsets_ns[4], u64::MAX);
 }

@@ -1,3 +1,5 @@
+//! What samples come to, seen one by one.
+
 use contracts::sample::SampleError;
 
 use super::*;
