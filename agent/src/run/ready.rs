@@ -122,7 +122,9 @@ async fn healthy(
     instance: Option<&str>,
 ) -> Result<serde_json::Value, Failure> {
     let url = format!("{base_url}{path}");
-    let answer = process::wait_ready(child, &url, instance, run.resolved.ready_timeout).await;
+    let headers = &run.active.secrets.headers;
+    let limit = run.resolved.ready_timeout;
+    let answer = process::wait_ready(child, &url, instance, headers, limit).await;
     let answer = answer.map_err(|error| match error {
         ReadyError::Died { .. } => Failure::Gone(Stage::Load),
         other => run.failed(other.to_string()),
