@@ -86,6 +86,7 @@ fn status(id: &str, engine: &str, mode: Mode) -> RunStatus {
         },
         lifecycle: Lifecycle {
             ready_ms: Some(152.0),
+            grace_ms: None,
             stop_ms: Some(11.0),
             exit: Some("exit 0".to_owned()),
             killed: false,

@@ -119,7 +119,7 @@ impl Local {
 /// Another process owns the state folder, and so the built-in agent.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the built-in agent works for the command with pid {pid}: end that with Ctrl-C, or wait for it with `controller run --wait TIME`"
+    "the built-in agent works for the command with pid {pid}: end that with Ctrl-C, or wait until it has ended (`controller run` does, with --wait TIME)"
 )]
 struct Held {
     pid: u32,

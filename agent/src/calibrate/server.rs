@@ -1,5 +1,6 @@
 //! The metronome as a child of this agent: started, asked for its log, ended.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -48,7 +49,14 @@ impl Metronome {
         let child = process::spawn(&program, spec).await?;
         let metronome = Self { child, addr };
         let health = format!("{}/health", metronome.url());
-        process::wait_ready(&metronome.child, &health, None, READY_LIMIT).await?;
+        process::wait_ready(
+            &metronome.child,
+            &health,
+            None,
+            &BTreeMap::new(),
+            READY_LIMIT,
+        )
+        .await?;
         Ok(metronome)
     }
 

@@ -5,11 +5,12 @@
 //! that nothing is left over when requests are measured. What to do with a server that doesn't get
 //! there is left to the caller.
 
+use std::collections::BTreeMap;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use contracts::defaults::LOG_TAIL_LINES;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Response, StatusCode, Url};
 use serde_json::Value;
 
 use super::child::{Child, ExitInfo, LOG_LIMIT};
@@ -55,6 +56,14 @@ pub enum ReadyError {
         /// Last lines of its output.
         log_tail: Vec<String>,
     },
+    /// It answers, and what it says will not change by waiting.
+    #[error("{url} answers {said}")]
+    Refused {
+        /// What was polled.
+        url: String,
+        /// The answer, and what to do.
+        said: String,
+    },
     /// The child ended first.
     #[error("died before it was ready: {exit}")]
     Died {
@@ -89,13 +98,15 @@ pub fn http_client(limit: Duration) -> reqwest::Result<Client> {
         .build()
 }
 
-/// Waits until the server of `child` is ready at `url`. `instance`: the id that our own server
+/// Waits until the server of `child` is ready at `url`, asked with `headers`: a server that was started
+/// with a key may want it here too. `instance`: the id that our own server
 /// repeats; a foreign server has none, so the port must have been free before it was started
 /// ([`super::port::check_free`]).
 pub async fn wait_ready(
     child: &Child,
     url: &str,
     instance: Option<&str>,
+    headers: &BTreeMap<String, String>,
     timeout: Duration,
 ) -> Result<ReadyInfo, ReadyError> {
     let begun = Instant::now();
@@ -109,9 +120,10 @@ pub async fn wait_ready(
     let poll = async {
         let mut pause = PAUSE_FIRST;
         loop {
-            match attempt(&client, &target).await {
-                Ok(health) => return health,
-                Err(said) => last = said,
+            match attempt(&client, &target, headers).await {
+                Ok(health) => return Ok(health),
+                Err(Silence::Final(said)) => return Err(said),
+                Err(Silence::NotYet(said)) => last = said,
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -121,7 +133,7 @@ pub async fn wait_ready(
         // A child that is dead is never ready, whatever answers in its place.
         biased;
         exit = child.exited() => return Err(died(child, exit).await),
-        health = poll => health,
+        health = poll => health.map_err(|said| ReadyError::Refused { url: url.to_owned(), said })?,
         () = tokio::time::sleep(timeout) => {
             let log_tail = child.log().tail(LOG_TAIL_LINES);
             return Err(ReadyError::TimedOut { url: url.to_owned(), timeout, last, log_tail });
@@ -160,19 +172,41 @@ async fn died(child: &Child, exit: ExitInfo) -> ReadyError {
     }
 }
 
-/// One poll: the body of a 200, or in words what came instead.
-async fn attempt(client: &Client, url: &Url) -> Result<Value, String> {
-    let answer = client
-        .get(url.clone())
-        .send()
-        .await
-        .map_err(|error| reason(&error, ATTEMPT_LIMIT))?;
-    let status = answer.status();
-    if status != reqwest::StatusCode::OK {
-        return Err(format!("HTTP {status}"));
+/// Why a poll gave no health, in words.
+enum Silence {
+    /// The next one may.
+    NotYet(String),
+    /// None will.
+    Final(String),
+}
+
+/// One poll: the body of a 200, or what came instead.
+async fn attempt(
+    client: &Client,
+    url: &Url,
+    headers: &BTreeMap<String, String>,
+) -> Result<Value, Silence> {
+    let not_yet = |error: reqwest::Error| Silence::NotYet(reason(&error, ATTEMPT_LIMIT));
+    let mut request = client.get(url.clone());
+    for (name, value) in headers {
+        request = request.header(name, value);
     }
-    let body = bounded_body(answer).await?;
-    Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
+    let answer = request.send().await.map_err(not_yet)?;
+    let status = answer.status();
+    if status == StatusCode::OK {
+        let body = bounded_body(answer).await.map_err(Silence::NotYet)?;
+        return Ok(serde_json::from_slice(&body).unwrap_or(Value::Null));
+    }
+    let said = format!("HTTP {status}");
+    Err(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            Silence::Final(format!("{said}; it wants another API key or header"))
+        }
+        _ if status.is_redirection() => Silence::Final(format!(
+            "{said}, a redirect; name a health page that answers 200 itself"
+        )),
+        _ => Silence::NotYet(said),
+    })
 }
 
 async fn bounded_body(mut answer: Response) -> Result<Vec<u8>, String> {

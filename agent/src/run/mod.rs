@@ -168,7 +168,8 @@ impl Bench {
         let resolved = self.resolve(request.spec.clone()).await?;
         let lock = self.take_device(&id, &request.spec).await?;
         let secrets = request.secrets.clone();
-        self.begin(id, accepted(request), secrets, resolved, lock)
+        let status = accepted(request, resolved.grace);
+        self.begin(id, status, secrets, resolved, lock)
     }
 
     /// Makes the run's folder and lets it go its way. The slot is locked from before the folder is
@@ -359,7 +360,7 @@ fn parse_id(text: &str) -> Result<RunId, Refusal> {
         .ok_or_else(|| Refusal::new("run_id", "must be a ULID (26 characters of 0-9 A-Z)"))
 }
 
-fn accepted(request: StartRun) -> RunStatus {
+fn accepted(request: StartRun, grace: Duration) -> RunStatus {
     RunStatus {
         run_id: request.run_id,
         state: RunState::Queued,
@@ -371,7 +372,10 @@ fn accepted(request: StartRun) -> RunStatus {
         warnings: Vec::new(),
         provenance: None,
         validity: Validity::default(),
-        lifecycle: Lifecycle::default(),
+        lifecycle: Lifecycle {
+            grace_ms: u64::try_from(grace.as_millis()).ok(),
+            ..Lifecycle::default()
+        },
         samples: None,
     }
 }

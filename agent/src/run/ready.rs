@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use contracts::defaults::MODEL_UNNAMED;
 use contracts::host::BuildFacts;
 use contracts::run::{EngineRef, ModelFacts, Provenance, Stage};
 use contracts::worker::Health;
@@ -103,11 +104,10 @@ pub(super) async fn running(
         None => choose(run, names)?,
     };
     noted(run, &name, asker.health().await, None);
-    if served_name.is_none() && !served::means(&name, &run.resolved.model) {
-        let message = format!(
-            "the server serves {name}; the run was told that it is {}",
-            run.resolved.model
-        );
+    let told = run.resolved.model.as_str();
+    let contradicts = told != MODEL_UNNAMED && !served::means(&name, told);
+    if served_name.is_none() && contradicts {
+        let message = format!("the server serves {name}; the run was told that it is {told}");
         run.active.record.warn("served_model", message);
     }
     Ok(online(run, url.to_owned(), name))
@@ -122,7 +122,9 @@ async fn healthy(
     instance: Option<&str>,
 ) -> Result<serde_json::Value, Failure> {
     let url = format!("{base_url}{path}");
-    let answer = process::wait_ready(child, &url, instance, run.resolved.ready_timeout).await;
+    let headers = &run.active.secrets.headers;
+    let limit = run.resolved.ready_timeout;
+    let answer = process::wait_ready(child, &url, instance, headers, limit).await;
     let answer = answer.map_err(|error| match error {
         ReadyError::Died { .. } => Failure::Gone(Stage::Load),
         other => run.failed(other.to_string()),

@@ -221,6 +221,8 @@ async fn an_entrys_own_waits_count_where_they_are_longer() {
     spec.limits.stop_grace_ms = 0;
     let status = agent.run(&spec).await;
     assert_eq!(status.state, RunState::Done, "{status:?}");
+    // Whoever cancels such a run knows by this how long to wait for its end.
+    assert_eq!(status.lifecycle.grace_ms, Some(300));
     assert!(status.lifecycle.killed, "{status:?}");
     assert!(status.lifecycle.stop_ms.unwrap() >= 300.0, "{status:?}");
     assert_eq!(status.lifecycle.exit.as_deref(), Some("killed by SIGKILL"));

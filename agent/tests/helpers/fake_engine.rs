@@ -4,6 +4,8 @@
 //! fake-engine engine keeper            the keeper, as any of our executables offers it
 //! fake-engine healthy ADDR|fd:N ID     answers every request with 200 and instance ID
 //! fake-engine unhealthy ADDR|fd:N      answers 503
+//! fake-engine moved ADDR|fd:N          answers 302
+//! fake-engine locked ADDR|fd:N KEY     answers 401 to who does not show the key
 //! fake-engine silent ADDR|fd:N         accepts and never answers
 //! fake-engine openai ADDR NAMES         answers as OpenAI's API does and serves NAMES (a,b); - lists none
 //! fake-engine openai-stubborn ADDR NAMES           the same, and ignores SIGTERM
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
         ["engine", "keeper", ..] => return process::keeper_main(args.into_iter().skip(2)),
         ["healthy", at, id] => serve(at, &format!(r#"{{"status":"ok","instance":"{id}"}}"#), 200),
         ["unhealthy", at] => serve(at, r#"{"status":"loading"}"#, 503),
+        ["moved", at] => serve(at, "", 302),
+        ["locked", at, key] => locked(at, key),
         ["silent", at] => silent(at),
         ["openai", at, names, ..] => fake_openai::serve(listen(at), names),
         ["openai-stubborn", at, names] => {
@@ -140,20 +144,33 @@ fn listen(at: &str) -> TcpListener {
 }
 
 fn serve(at: &str, body: &str, status: u16) {
+    answer_each(at, |_| (status, body));
+}
+
+fn locked(at: &str, key: &str) {
+    let shown = format!("authorization: Bearer {key}\r\n");
+    answer_each(at, |head| match head.contains(&shown) {
+        true => (200, "open"),
+        false => (401, "closed"),
+    });
+}
+
+fn answer_each<'a>(at: &str, what: impl Fn(&str) -> (u16, &'a str)) {
     let listener = listen(at);
     up();
     for stream in listener.incoming() {
         // A client that hangs up is none of our business.
-        let _ = answer(stream.unwrap(), body, status);
+        let _ = answer(stream.unwrap(), &what);
     }
 }
 
-fn answer(mut stream: TcpStream, body: &str, status: u16) -> std::io::Result<()> {
+fn answer<'a>(mut stream: TcpStream, what: impl Fn(&str) -> (u16, &'a str)) -> std::io::Result<()> {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte)? > 0 {
         head.extend(byte);
     }
+    let (status, body) = what(&String::from_utf8_lossy(&head));
     let length = body.len();
     write!(
         stream,

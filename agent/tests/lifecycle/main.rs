@@ -10,6 +10,7 @@ mod ends;
 mod place;
 mod starts;
 
+use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ async fn a_server_on_a_handed_over_socket_gets_ready_and_stops() {
     let mut spec = place.spec(&["healthy", "fd:3", "one"]);
     spec.fds = vec![(socket, 3)];
     let child = spawn(&helper(), spec).await.unwrap();
-    let ready = wait_ready(&child, &url(addr), Some("one"), LONG)
+    let ready = wait_ready(&child, &url(addr), Some("one"), &BTreeMap::new(), LONG)
         .await
         .unwrap();
     assert_eq!(ready.health_json["status"], "ok");
@@ -59,7 +60,7 @@ async fn never_healthy_ends_at_the_limit() {
         let (child, addr) = place.server_up(mode, &[]).await;
         let begun = Instant::now();
         let limit = Duration::from_millis(300);
-        let error = wait_ready(&child, &url(addr), None, limit)
+        let error = wait_ready(&child, &url(addr), None, &BTreeMap::new(), limit)
             .await
             .unwrap_err();
         assert!(begun.elapsed() < limit + MARGIN);
@@ -77,6 +78,38 @@ async fn never_healthy_ends_at_the_limit() {
 }
 
 #[tokio::test]
+async fn a_health_page_that_waiting_does_not_change_ends_the_wait() {
+    let key = |key: &str| BTreeMap::from([("authorization".to_owned(), format!("Bearer {key}"))]);
+    for (mode, rest, headers, said) in [
+        ("moved", None, key("sesame"), "302 Found, a redirect"),
+        (
+            "locked",
+            Some("sesame"),
+            BTreeMap::new(),
+            "401 Unauthorized; it wants another API key",
+        ),
+        (
+            "locked",
+            Some("sesame"),
+            key("wrong"),
+            "401 Unauthorized; it wants another API key",
+        ),
+        ("locked", Some("sesame"), key("sesame"), ""),
+    ] {
+        let place = Place::new();
+        let (child, addr) = place.server_up(mode, rest.as_slice()).await;
+        match wait_ready(&child, &url(addr), None, &headers, LONG).await {
+            Ok(_) => assert!(said.is_empty(), "{mode} must answer: {said}"),
+            Err(ReadyError::Refused { said: answer, .. }) => {
+                assert!(!said.is_empty() && answer.contains(said), "{answer}");
+            }
+            Err(other) => unreachable!("{other}"),
+        }
+        assert!(child.stop(SHORT_GRACE).await.clean);
+    }
+}
+
+#[tokio::test]
 async fn death_while_loading_ends_the_wait_with_the_last_words() {
     let place = Place::new();
     let child = place
@@ -85,7 +118,7 @@ async fn death_while_loading_ends_the_wait_with_the_last_words() {
     // Held here, so that nobody answers there.
     let (_socket, addr) = port::listen_for_child().unwrap();
     let begun = Instant::now();
-    let error = wait_ready(&child, &url(addr), None, LONG)
+    let error = wait_ready(&child, &url(addr), None, &BTreeMap::new(), LONG)
         .await
         .unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(1) + MARGIN);
@@ -120,7 +153,9 @@ async fn a_signal_is_told_from_a_status() {
 async fn death_after_ready_is_noticed_at_once() {
     let place = Place::new();
     let (child, addr) = place.server_up("healthy", &["x"]).await;
-    wait_ready(&child, &url(addr), None, LONG).await.unwrap();
+    wait_ready(&child, &url(addr), None, &BTreeMap::new(), LONG)
+        .await
+        .unwrap();
     let cancelled = tokio::time::timeout(Duration::from_millis(50), child.exited()).await;
     assert!(cancelled.is_err());
     kill(Pid::from_raw(child.identity().child.pid), Signal::SIGKILL).unwrap();
@@ -232,7 +267,7 @@ async fn another_server_on_our_port_is_not_ours() {
     let (theirs, addr) = place.server_up("healthy", &["theirs"]).await;
     let ours = Place::new();
     let child = ours.start_up(&["idle"]).await;
-    let error = wait_ready(&child, &url(addr), Some("ours"), LONG)
+    let error = wait_ready(&child, &url(addr), Some("ours"), &BTreeMap::new(), LONG)
         .await
         .unwrap_err();
     assert!(

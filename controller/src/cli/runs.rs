@@ -20,9 +20,13 @@ const LIST_LIMIT: u32 = 50;
 
 /// Flags of `runs`.
 #[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
+    /// text, json or markdown [default: text]
+    #[arg(long)]
+    format: Option<Format>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,7 +83,11 @@ enum ExportFormat {
 /// # Errors
 /// Usage, the database, a file that cannot be written.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
-    match args.command.unwrap_or(Command::List(List::default())) {
+    let list = || List {
+        format: args.format,
+        ..List::default()
+    };
+    match args.command.unwrap_or_else(|| Command::List(list())) {
         Command::List(list) => {
             let format = context.format(list.format)?;
             let store = connect::open_for_reading(context).await?;

@@ -58,7 +58,9 @@ pub async fn follow(
         () = interrupt.cancelled() => {}
     }
     let status = follower.cancel().await?;
-    let grace = Duration::from_millis(status.spec.limits.stop_grace_ms);
+    // An agent that does not tell has what the spec says.
+    let grace_ms = status.lifecycle.grace_ms;
+    let grace = Duration::from_millis(grace_ms.unwrap_or(status.spec.limits.stop_grace_ms));
     match tokio::time::timeout(grace + CANCEL_SLACK, follower.until_final()).await {
         Ok(done) => done.map(|status| follower.finish(status)),
         Err(_) => Err(FleetError::Unreachable {

@@ -2,11 +2,16 @@
 //! ends the process at once.
 
 use std::io::Write as _;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Exit;
+
+/// Signals this soon after the first are the same wish: timeout(1) sends each one twice, to its child and
+/// to the group, and so do a terminal that closes and its shell. Nobody presses Ctrl-C twice so fast.
+const SAME_WISH: Duration = Duration::from_millis(300);
 
 /// Starts to listen. The token is set by the first signal.
 ///
@@ -23,15 +28,18 @@ pub fn listen() -> std::io::Result<CancellationToken> {
     let token = CancellationToken::new();
     let set = token.clone();
     tokio::spawn(async move {
+        let mut first: Option<Instant> = None;
         loop {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
                 () = next(&mut hangup) => {}
             }
-            if set.is_cancelled() {
+            match first {
+                Some(first) if first.elapsed() < SAME_WISH => continue,
                 // Children die with us: their keepers see the pipe close.
-                std::process::exit(i32::from(Exit::Interrupted.code()));
+                Some(_) => std::process::exit(i32::from(Exit::Interrupted.code())),
+                None => first = Some(Instant::now()),
             }
             // A closed stderr is no reason not to stop.
             let _ = writeln!(std::io::stderr(), "stopping; once more to quit at once");

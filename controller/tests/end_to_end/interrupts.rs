@@ -190,6 +190,9 @@ fn ctrl_c_leaves_no_process_and_a_cancelled_run_with_what_was_measured() {
         let mut controller = start(&lab, &["--mode", mode]);
         wait_for_samples(&lab, "state");
         kill(controller.id(), signal);
+        // As timeout(1) and a terminal that closes do it; the wish is one.
+        std::thread::sleep(Duration::from_millis(10));
+        kill(controller.id(), signal);
         let status = lab.ended(&mut controller);
         assert_eq!(status.code(), Some(130), "{mode}");
         lab.wait("all processes gone", GONE, || lab.processes().is_empty());

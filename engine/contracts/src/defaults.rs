@@ -12,6 +12,8 @@ pub const N_RUNS: u32 = 20;
 pub const MAX_TOKENS: u32 = 40;
 /// The embedded model: no network, over in seconds.
 pub const MODEL: &str = "dummy:tiny-llm";
+/// The identity of a model that a server runs and nobody named: it compares with its like only.
+pub const MODEL_UNNAMED: &str = "unnamed";
 /// The prompt of a run that names none.
 pub const PROMPT: &str = "Explain in a few sentences why the sky is blue.";
 /// Seed of sampling and of schedules.

@@ -181,6 +181,9 @@ pub struct Lifecycle {
     /// Spawn to ready.
     #[serde(default)]
     pub ready_ms: Option<f64>,
+    /// SIGTERM to SIGKILL, as this run has it: the spec's, or the longer one of the engine's entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
     /// SIGTERM to nothing left.
     #[serde(default)]
     pub stop_ms: Option<f64>,
