@@ -98,7 +98,7 @@ impl Schedule {
                 (measured, span_ns as u64)
             }
         };
-        offsets_ns.extend(measured.into_iter().map(|ns| ns + from_ns));
+        offsets_ns.extend(measured.into_iter().map(|ns| ns.saturating_add(from_ns)));
         Ok(Self {
             offsets_ns,
             warmup: counts.warmup,
@@ -114,7 +114,7 @@ impl Schedule {
         let last_ms = due_ms.last().copied().unwrap_or_default();
         let length_ns = (last_ms - first_ms.min(last_ms)).saturating_mul(1_000_000);
         let gaps = due_ms.len().saturating_sub(1).max(1) as u64;
-        let cycle_ns = length_ns + length_ns / gaps;
+        let cycle_ns = length_ns.saturating_add(length_ns / gaps);
         let at = |i: usize| {
             let round = i.checked_div(due_ms.len()).unwrap_or_default() as u64;
             let within = i.checked_rem(due_ms.len()).and_then(|i| due_ms.get(i));
