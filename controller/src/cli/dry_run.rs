@@ -194,10 +194,10 @@ fn text(
         let work = &plan.request.workload;
         let _ = writeln!(
             text,
-            "Workload  {}, {}, at most {} tokens each ({})",
+            "Workload  {}, {}, {} each ({})",
             work.model,
             work::prompts_short(&work.prompts),
-            work.sampling.max_tokens,
+            work::ceiling(work),
             run.workload_key.get(..12).unwrap_or_default(),
         );
     }

@@ -2,7 +2,9 @@
 //! and nowhere else: no error, no debug print and no row of the database repeats one.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use contracts::api::Secrets;
@@ -70,11 +72,10 @@ impl SecretArgs {
         }
         if let Some(file) = &self.api_key_file {
             let refuse = |why: String| usage(format!("--api-key-file {}: {why}", file.display()));
-            let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
-            if meta.len() > KEY_FILE_BYTES_MAX {
+            let text = first_bytes(file).map_err(|error| refuse(error.to_string()))?;
+            if text.len() as u64 > KEY_FILE_BYTES_MAX {
                 return Err(refuse(format!("longer than {KEY_FILE_BYTES_MAX} bytes")));
             }
-            let text = std::fs::read_to_string(file).map_err(|error| refuse(error.to_string()))?;
             let key = text.lines().next().unwrap_or_default().trim();
             check_value(key).map_err(|why| refuse(why.to_owned()))?;
             insert(
@@ -88,6 +89,15 @@ impl SecretArgs {
         }
         Ok(secrets)
     }
+}
+
+/// One byte more than a key file may have, at most: a device or a pipe has no length to look at.
+fn first_bytes(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?
+        .take(KEY_FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn insert(secrets: &mut Secrets, name: String, value: String) -> anyhow::Result<()> {
@@ -167,6 +177,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let empty = folder.path().join("empty");
         std::fs::write(&empty, "\n").unwrap();
+        let key_in = |file: PathBuf| SecretArgs {
+            api_key_file: Some(file),
+            ..args(&[])
+        };
         for (wrong, word) in [
             (args(&["hunter2"]), "number 1"),
             (args(&["a:b", "hunter2 : x"]), "number 2"),
@@ -175,13 +189,8 @@ mod tests {
             (args(&["a:"]), "empty"),
             (args(&["a: hunter2", "A: hunter2"]), "twice"),
             (args(&["Host: hunter2"]), "host"),
-            (
-                SecretArgs {
-                    api_key_file: Some(empty),
-                    ..args(&[])
-                },
-                "--api-key-file",
-            ),
+            (key_in(empty), "--api-key-file"),
+            (key_in("/dev/zero".into()), "longer than"),
         ] {
             let error = wrong.read().unwrap_err();
             let words = format!("{error:#}");

@@ -21,7 +21,7 @@ pub fn workload_words(workload: &Workload) -> String {
             workload.warmup
         ),
         load(&workload.load),
-        format!("at most {} tokens", workload.sampling.max_tokens),
+        ceiling(workload),
         sampling(&workload.sampling),
     ];
     match workload.cache {
@@ -29,6 +29,23 @@ pub fn workload_words(workload: &Workload) -> String {
         state => parts.push(format!("{} cache", words::snake(&state))),
     }
     parts.join(", ")
+}
+
+/// What an answer may have: `at most 40 tokens`, or what its prompt brings along.
+pub fn ceiling(workload: &Workload) -> String {
+    match &workload.prompts {
+        PromptSource::Pairs { .. } => "at most its answers' tokens".to_owned(),
+        PromptSource::Trace { .. } => "at most its tokens".to_owned(),
+        PromptSource::Synthetic {
+            output: Some(output),
+            ..
+        } => format!("at most {} tokens", length(output)),
+        PromptSource::Texts { .. }
+        | PromptSource::Synthetic { output: None, .. }
+        | PromptSource::Conversations { .. } => {
+            format!("at most {} tokens", workload.sampling.max_tokens)
+        }
+    }
 }
 
 /// `20 requests`, `requests for 30s`.

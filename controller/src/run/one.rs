@@ -104,11 +104,12 @@ fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRe
     let mut spec = session.plan.spec(planned);
     // Both arms of a block get the same nonces, and no two blocks do.
     spec.salt = format!("{}/{}", session.session_id, planned.block);
+    let deadline = RUN_DEADLINE.saturating_add(spec.workload.sending().unwrap_or_default());
     let status = RunStatus {
         run_id: run_id.clone(),
         state: RunState::Queued,
         spec,
-        deadline_s: RUN_DEADLINE.as_secs(),
+        deadline_s: deadline.as_secs(),
         created_unix_ms: 0,
         ended_unix_ms: None,
         failure: None,

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 
 use super::progress::Line;
 use super::{Host, Outcome, Session, one};
-use crate::plan::PlannedArm;
 use crate::plan::sweep::{Point, Range, Search};
+use crate::plan::{PlannedArm, PlannedRun};
 use crate::record::RunWithSamples;
 use crate::show::curve::Curve;
 use crate::show::sweep::SweepPoint;
@@ -35,11 +35,12 @@ impl Session<'_> {
         let mut outcome = Outcome::new();
         let mut curves = Vec::new();
         let mut line = self.console.line(host.client.name(), None);
+        let mut levels = Vec::new();
         for arm in &self.plan.arms {
             if self.interrupt.is_cancelled() {
                 break;
             }
-            let swept = self.sweep_arm(host, arm, range, &mut line, &mut outcome);
+            let swept = self.sweep_arm(host, arm, range, (&mut line, &mut levels), &mut outcome);
             let (curve, goes_on) = swept.await;
             curves.push(curve);
             if !goes_on {
@@ -50,13 +51,13 @@ impl Session<'_> {
         (outcome, curves)
     }
 
-    /// One arm's curve, and whether its host can do more.
+    /// One arm's curve, and whether its host can do more; `levels` are those that any arm had here.
     async fn sweep_arm(
         &self,
         host: &Host,
         arm: &PlannedArm,
         range: &Range,
-        line: &mut Line,
+        (line, levels): (&mut Line, &mut Vec<f64>),
         outcome: &mut Outcome,
     ) -> (Curve, bool) {
         let mut search = Search::new(*range);
@@ -67,7 +68,10 @@ impl Session<'_> {
                 break;
             }
             let place = u32::try_from(outcome.runs.len()).unwrap_or(u32::MAX);
-            let planned = self.plan.point(range, arm, level, place);
+            let planned = PlannedRun {
+                position: place,
+                ..self.plan.point(range, arm, level, block_of(levels, level))
+            };
             let ended = one::one_run(self, host, &planned, line).await;
             let Some(run) = self.take(outcome, ended) else {
                 goes_on = false;
@@ -94,6 +98,17 @@ impl Session<'_> {
         };
         (curve, goes_on)
     }
+}
+
+/// Each level is a pass of its own over the arms: those that measure it get the same cold prompts,
+/// and no two levels do.
+fn block_of(levels: &mut Vec<f64>, level: f64) -> u32 {
+    let place = levels.iter().position(|other| *other == level);
+    let place = place.unwrap_or_else(|| {
+        levels.push(level);
+        levels.len() - 1
+    });
+    u32::try_from(place).unwrap_or(u32::MAX)
 }
 
 /// What the rule sees of a run.

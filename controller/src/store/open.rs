@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection, SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions as _, Connection, SqliteConnection, SqlitePool};
 
 use super::{Store, StoreError};
 
@@ -96,6 +96,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .filename(path)
         .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
+        // Reading a large run takes a second and is no fault: nobody is warned with our SQL.
+        .disable_statement_logging()
 }
 
 async fn pool(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {

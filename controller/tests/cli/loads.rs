@@ -23,6 +23,24 @@ fn flags_that_contradict_each_other_are_named() {
             &["--duration", "--n-runs"],
         ),
         (&["--duration", "0"], &["--duration", "1ms"]),
+        (
+            &["--duration", "5", "--rate", "inf"],
+            &["--duration", "--rate inf", "--concurrency"],
+        ),
+        (
+            &["--rate", "0.001", "--n-runs", "20"],
+            &["--rate 0.001", "6h", "at most 4h"],
+        ),
+        (&["--rate", "1e-300"], &["--rate", "at most 4h"]),
+        (
+            &["--rate", "inf", "--arrival", "poisson"],
+            &["--arrival", "--rate inf"],
+        ),
+        (
+            &["--trace", "/dev/null", "--max-tokens", "5"],
+            &["--trace", "--max-tokens"],
+        ),
+        (&["--allow-failures", "-5%"], &["--allow-failures", "share"]),
         (&["--goodput", "ttft"], &["--goodput", "ttft=200"]),
         (
             &["--sweep", "--concurrency", "1,2"],

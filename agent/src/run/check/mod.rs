@@ -286,7 +286,7 @@ fn name(field: &str, name: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use contracts::run::{AllowFailures, PromptSource};
+    use contracts::run::{AllowFailures, Arrival, PromptSource};
 
     use super::*;
     use crate::run::testing::fake_spec;
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn each_refusal_names_its_field() {
         type Spoil = fn(&mut RunSpec);
-        let cases: [(&str, Spoil); 15] = [
+        let cases: [(&str, Spoil); 17] = [
             ("workload.n_runs", |s| s.workload.n_runs = 0),
             ("workload.warmup", |s| s.workload.warmup = u32::MAX),
             ("workload.model", |s| s.workload.model.clear()),
@@ -350,6 +350,19 @@ mod tests {
             }),
             ("workload.load.concurrency", |s| {
                 s.workload.load = Load::Closed { concurrency: 0 }
+            }),
+            ("workload.load", |s| {
+                s.workload.load = Load::Open {
+                    rate_per_s: 1e-300,
+                    arrival: Arrival::Poisson,
+                    max_in_flight: None,
+                }
+            }),
+            ("workload.duration_ms", |s| {
+                s.workload.duration_ms = Some(1_000);
+                s.workload.load = Load::Burst {
+                    max_in_flight: None,
+                }
             }),
             ("workload.sampling.max_tokens", |s| {
                 s.workload.sampling.max_tokens = 0

@@ -1,5 +1,7 @@
 //! Bounds of the workload: prompts, load, counts.
 
+use std::time::Duration;
+
 use contracts::defaults;
 use contracts::openai::ChatMessage;
 use contracts::run::{AllowFailures, Arrival, Length, Load, PromptSource, Workload};
@@ -37,6 +39,7 @@ pub(super) fn workload(workload: &Workload) -> Result<(), Refusal> {
         0,
         defaults::WARMUP_MAX.into(),
     )?;
+    sending(workload)?;
     match workload.allow_failures {
         AllowFailures::Percent { percent } if !(0.0..=100.0).contains(&percent) => Err(
             Refusal::new("workload.allow_failures.percent", "must be from 0 to 100"),
@@ -63,6 +66,12 @@ fn load(workload: &Workload) -> Result<(), Refusal> {
             open(*rate_per_s, *arrival)?;
             max_in_flight
         }
+        Load::Burst {
+            max_in_flight: None,
+        } if workload.duration_ms.is_some() => {
+            let message = "requests that are sent all at once are counted, or capped";
+            return Err(Refusal::new("workload.duration_ms", message));
+        }
         Load::Burst { max_in_flight } => max_in_flight,
         Load::Trace { max_in_flight } => {
             if !matches!(workload.prompts, PromptSource::Trace { .. }) {
@@ -80,6 +89,22 @@ fn load(workload: &Workload) -> Result<(), Refusal> {
             defaults::CONCURRENCY_MAX.into(),
         ),
         None => Ok(()),
+    }
+}
+
+/// A schedule that ends: a rate or a trace of absurd times is a mistake, and does not fit a clock.
+fn sending(workload: &Workload) -> Result<(), Refusal> {
+    let most = Duration::from_millis(WAIT_MS_MAX);
+    match workload.sending() {
+        Some(sending) if sending > most => {
+            let message = format!(
+                "sending would take {:.0} s, and at most {} are possible",
+                sending.as_secs_f64(),
+                most.as_secs()
+            );
+            Err(Refusal::new("workload.load", message))
+        }
+        _ => Ok(()),
     }
 }
 

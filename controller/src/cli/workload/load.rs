@@ -59,7 +59,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "LIMITS", value_parser = values::goodput)]
     goodput: Option<Slo>,
     /// Failed requests that a run may have: N or P% [default: 0]
-    #[arg(long, value_name = "N|P%", value_parser = values::allow_failures)]
+    #[arg(long, value_name = "N|P%", value_parser = values::allow_failures,
+          allow_hyphen_values = true)]
     allow_failures: Option<AllowFailures>,
 }
 
@@ -109,6 +110,9 @@ pub fn offered(
     if args.arrival.is_some() && rates.is_empty() && by != Some(SweepBy::Rate) {
         return Err(usage("--arrival: only with --rate or --sweep rate"));
     }
+    if args.arrival.is_some() && by.is_none() && rates.iter().all(|rate| rate.is_infinite()) {
+        return Err(usage("--arrival with --rate inf: all are sent at once"));
+    }
     let arrival = config.required("arrival", args.arrival, values::arrival)?;
     let (loads, sweep) = match by {
         Some(by) => {
@@ -118,6 +122,19 @@ pub fn offered(
         }
         None => (loads(&slots, &rates, arrival, trace)?, None),
     };
+    let endless = |load: &Load| {
+        matches!(
+            load,
+            Load::Burst {
+                max_in_flight: None
+            }
+        )
+    };
+    if args.duration.is_some() && loads.iter().any(endless) {
+        return Err(usage(
+            "--duration with --rate inf: all at once is no matter of time; give --n-runs, or --concurrency as the most in flight",
+        ));
+    }
     let n_runs = args
         .n_runs
         .map(|n| between("--n-runs", n, 1, N_RUNS_MAX))

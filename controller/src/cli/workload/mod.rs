@@ -8,7 +8,7 @@ mod load;
 mod prompts;
 
 use clap::Args as ClapArgs;
-use contracts::defaults::{MODEL_UNNAMED, N_RUNS_MAX};
+use contracts::defaults::{MODEL_UNNAMED, N_RUNS_MAX, RUN_DEADLINE};
 use contracts::generate::SamplingParams;
 use contracts::run::{Endpoint, Load, PromptSource, Workload};
 
@@ -144,14 +144,16 @@ fn workload(
     let warmup = offered.loads.iter().filter_map(slots).max();
     let requests = most.max(offered.warmup).max(warmup.unwrap_or(0));
     let seed = config.required("seed", args.seed, values::seed)?;
-    let prompts = prompts::read(config, prompt_args, seed, requests)?;
+    let ceiling = prompt_args.ceiling()?;
+    let one_ceiling = ceiling.or(args.max_tokens).is_some();
+    let prompts = prompts::read(config, prompt_args, seed, requests, one_ceiling)?;
     let n_runs = match (&prompts.source, offered.n_runs) {
         (PromptSource::Trace { requests }, None) => {
             u32::try_from(requests.len()).unwrap_or(u32::MAX)
         }
         _ => counted,
     };
-    let sampling = sampling(config, &args, prompt_args.ceiling()?, seed)?;
+    let sampling = sampling(config, &args, ceiling, seed)?;
     let workload = Workload {
         model: model(config, args.model, arms)?,
         prompts: prompts.source,
@@ -169,7 +171,27 @@ fn workload(
         tokenizer: config.optional("tokenizer", args.tokenizer, values::text)?,
         allow_failures: offered.allow_failures,
     };
+    if arms.online() {
+        sendable(&workload)?;
+    }
     Ok((workload, prompts.note))
+}
+
+/// A schedule is no longer than a `--duration` may be. Its load is the slowest of those asked for.
+fn sendable(workload: &Workload) -> anyhow::Result<()> {
+    let Some(sending) = workload.sending().filter(|time| *time > RUN_DEADLINE) else {
+        return Ok(());
+    };
+    let what = match &workload.load {
+        Load::Open { rate_per_s, .. } => format!("--rate {rate_per_s}"),
+        _ => "--trace".to_owned(),
+    };
+    Err(usage(format!(
+        "{what}: sending {} of warm-up and the measured requests would take {:.0}h; a run sends for at most {}h: lower --n-runs and --warmup, or give --duration",
+        workload.warmup,
+        sending.as_secs_f64() / 3600.0,
+        RUN_DEADLINE.as_secs() / 3600,
+    )))
 }
 
 /// What runs, or what a server is said to run: our default model is not what others serve.

@@ -21,7 +21,8 @@ pub struct PromptArgs {
     /// Prompts, taken in turn: a line each, or .jsonl with a "prompt" or "messages" each
     #[arg(long, value_name = "FILE", group = "source")]
     prompts: Option<PathBuf>,
-    /// Prompts of a data set, drawn by the seed; its answers are the ceilings
+    /// Prompts of a data set, drawn by the seed; its answers are the ceilings unless
+    /// --max-tokens or --output-len gives one
     #[arg(long, value_name = "sharegpt:FILE", value_parser = values::dataset, group = "source")]
     dataset: Option<PathBuf>,
     /// Make prompts of so many tokens, template included: N, normal:MEAN,SD or uniform:LOW,HIGH
@@ -48,7 +49,12 @@ pub struct PromptArgs {
     conversations: Option<PathBuf>,
     /// A log of real traffic, sent at its times: .jsonl with timestamp, input_length,
     /// output_length, hash_ids
-    #[arg(long, value_name = "FILE", group = "source")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "source",
+        conflicts_with = "max_tokens"
+    )]
     trace: Option<PathBuf>,
     /// cold (no prompt begins as another ever did), as-is or warm [default: as-is for --prompt and
     /// --prompts, else cold]
@@ -87,7 +93,7 @@ pub struct Prompts {
 }
 
 /// Reads the source that is named; `seed` and `requests` (of one run, at most) say which of a data
-/// set are taken.
+/// set are taken; `one_ceiling` says that one is asked for, in place of a data set's answers.
 ///
 /// # Errors
 /// Usage errors that name the flag, and the file with the place in it.
@@ -96,6 +102,7 @@ pub fn read(
     args: &PromptArgs,
     seed: u64,
     requests: u32,
+    one_ceiling: bool,
 ) -> anyhow::Result<Prompts> {
     let in_file = |flag: &str, error: FileError| usage(format!("{flag} {error}"));
     let mut note = None;
@@ -110,7 +117,7 @@ pub fn read(
         let set = prompts::sharegpt(file, seed, count.min(PROMPTS_MAX))
             .map_err(|error| in_file("--dataset", error))?;
         let source = noted("--dataset", set);
-        if args.output_len.is_some() {
+        if one_ceiling {
             questions(source)
         } else {
             source

@@ -1,6 +1,7 @@
 //! What a run is asked to do ([`RunSpec`]) and how it stands ([`RunStatus`], [`RunEvent`]).
 
 mod prompts;
+mod sending;
 mod spec;
 mod status;
 mod validity;
