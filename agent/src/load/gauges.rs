@@ -32,6 +32,7 @@ pub struct Gauges {
     reconnected: u32,
     length: u32,
     short: u32,
+    long: u32,
     input: Agreement,
     tokens: Agreement,
 
@@ -88,6 +89,7 @@ impl Gauges {
             reconnected: 0,
             length: 0,
             short: 0,
+            long: 0,
             input: Agreement::default(),
             tokens: Agreement::default(),
             sent: 0,
@@ -138,6 +140,8 @@ impl Gauges {
         let asked = sample.requested_tokens;
         let short = sample.output_tokens.is_some_and(|made| made < asked);
         self.short += u32::from(short);
+        let most = asked.saturating_add(STOP_TOKENS);
+        self.long += u32::from(sample.output_tokens.is_some_and(|made| made > most));
         self.input
             .compare(sample.planned_input_tokens, sample.input_tokens, 0);
         self.tokens
@@ -173,6 +177,11 @@ impl Gauges {
     /// Answers so far whose tokens were counted differently.
     pub fn tokens_differ(&self) -> u32 {
         self.tokens.differ
+    }
+
+    /// Answers so far that have more tokens than were asked for at most.
+    pub fn too_long(&self) -> u32 {
+        self.long
     }
 
     /// Puts the figures where they are stored. Shares of nothing are none.

@@ -150,3 +150,16 @@ fn drift_is_the_last_third_over_the_first() {
     let (few, _) = told(&spec, &run(|_| 50)[..29]);
     assert_eq!(few.drift_share, None);
 }
+
+#[test]
+fn answers_beyond_their_ceiling_are_counted_and_the_ending_token_is_not() {
+    let mut gauges = Gauges::new(&fake_spec());
+    for (index, made) in [(0, 4), (1, 5), (2, 6), (3, 29)] {
+        let output_tokens = Some(made);
+        gauges.see(&Sample {
+            output_tokens,
+            ..sample(index, 0, 10)
+        });
+    }
+    assert_eq!(gauges.too_long(), 2);
+}

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contracts::run::{RunFailure, RunSpec, Workload};
+use contracts::run::{Load, RunFailure, RunSpec, Workload};
 use contracts::sample::Sample;
 use tokio::sync::mpsc;
 
@@ -156,6 +156,13 @@ fn doubt(run: &Run, end: &DriveEnd, seen: &Gauges) {
         );
         record.warn("token_count_mismatch", message);
     }
+    if seen.too_long() > 0 {
+        let message = format!(
+            "{} answers have more tokens than --max-tokens asked for at most; the server does not keep to it",
+            seen.too_long()
+        );
+        record.warn("max_tokens_exceeded", message);
+    }
     let mut doubts = Vec::new();
     record.update(|status| {
         let validity = &mut status.validity;
@@ -163,7 +170,11 @@ fn doubt(run: &Run, end: &DriveEnd, seen: &Gauges) {
         if let Some(gauges) = &end.gauges {
             gauges.tell(validity);
         }
-        validity::judge(validity, &basis);
+        let asked_per_s = match status.spec.workload.load {
+            Load::Open { rate_per_s, .. } => Some(rate_per_s),
+            _ => None,
+        };
+        validity::judge(validity, &basis, asked_per_s);
         doubts.clone_from(&validity.doubts);
     });
     for doubt in doubts {
