@@ -4,7 +4,7 @@
 use contracts::defaults::DRIFT_REQUESTS_MIN;
 use contracts::generate::FinishReason;
 use contracts::run::{RunSpec, Validity};
-use contracts::sample::{ErrorClass, Sample};
+use contracts::sample::{ErrorClass, Sample, TokenSource};
 use hdrhistogram::Histogram;
 
 /// The longest time that a histogram tells from longer ones.
@@ -33,6 +33,7 @@ pub struct Gauges {
     length: u32,
     short: u32,
     long: u32,
+    undercounted: u32,
     input: Agreement,
     tokens: Agreement,
 
@@ -90,6 +91,7 @@ impl Gauges {
             length: 0,
             short: 0,
             long: 0,
+            undercounted: 0,
             input: Agreement::default(),
             tokens: Agreement::default(),
             sent: 0,
@@ -140,6 +142,9 @@ impl Gauges {
         let asked = sample.requested_tokens;
         let short = sample.output_tokens.is_some_and(|made| made < asked);
         self.short += u32::from(short);
+        let by_events = sample.token_source == Some(TokenSource::Events);
+        let at_ceiling = sample.finish_reason == Some(FinishReason::Length);
+        self.undercounted += u32::from(short && at_ceiling && by_events);
         let most = asked.saturating_add(STOP_TOKENS);
         self.long += u32::from(sample.output_tokens.is_some_and(|made| made > most));
         self.input
@@ -182,6 +187,12 @@ impl Gauges {
     /// Answers so far that have more tokens than were asked for at most.
     pub fn too_long(&self) -> u32 {
         self.long
+    }
+
+    /// Answers so far that ended at their ceiling and have fewer events than that: the events hold
+    /// several tokens, and nothing better counted them.
+    pub fn undercounted(&self) -> u32 {
+        self.undercounted
     }
 
     /// Puts the figures where they are stored. Shares of nothing are none.

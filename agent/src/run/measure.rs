@@ -149,19 +149,26 @@ impl<'a> Progress<'a> {
 /// Puts the validity figures on record, and what they cast doubt on.
 fn doubt(run: &Run, end: &DriveEnd, seen: &Gauges) {
     let record = &run.active.record;
-    if seen.tokens_differ() > 0 {
-        let message = format!(
-            "in {} requests the server's count of tokens differs from the tokenizer's; figures use the server's",
-            seen.tokens_differ()
-        );
-        record.warn("token_count_mismatch", message);
-    }
-    if seen.too_long() > 0 {
-        let message = format!(
-            "{} answers have more tokens than --max-tokens asked for at most; the server does not keep to it",
-            seen.too_long()
-        );
-        record.warn("max_tokens_exceeded", message);
+    for (code, answers, words) in [
+        (
+            "token_count_mismatch",
+            seen.tokens_differ(),
+            "requests the server's count of tokens differs from the tokenizer's; figures use the server's",
+        ),
+        (
+            "max_tokens_exceeded",
+            seen.too_long(),
+            "answers there are more tokens than were asked for at most; the server does not keep to --max-tokens",
+        ),
+        (
+            "events_hold_several_tokens",
+            seen.undercounted(),
+            "answers events were counted, for want of usage, and hold several tokens each: tokens, tok/s and TPOT are wrong; give --tokenizer",
+        ),
+    ] {
+        if answers > 0 {
+            record.warn(code, format!("in {answers} {words}"));
+        }
     }
     let mut doubts = Vec::new();
     record.update(|status| {

@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use contracts::defaults::UNNAMED_MODEL;
 use contracts::host::BuildFacts;
 use contracts::run::{EngineRef, ModelFacts, Provenance, Stage};
 use contracts::worker::Health;
@@ -104,10 +105,12 @@ pub(super) async fn running(
     };
     noted(run, &name, asker.health().await, None);
     if served_name.is_none() && !served::means(&name, &run.resolved.model) {
-        let message = format!(
-            "the server serves {name}; the run was told that it is {}",
-            run.resolved.model
-        );
+        let message = match run.resolved.model.as_str() {
+            UNNAMED_MODEL => format!(
+                "the server serves {name}; say with --model what that is, to compare it with other engines"
+            ),
+            model => format!("the server serves {name}; the run was told that it is {model}"),
+        };
         run.active.record.warn("served_model", message);
     }
     Ok(online(run, url.to_owned(), name))

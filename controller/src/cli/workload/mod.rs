@@ -8,7 +8,7 @@ mod load;
 mod prompts;
 
 use clap::Args as ClapArgs;
-use contracts::defaults::N_RUNS_MAX;
+use contracts::defaults::{N_RUNS_MAX, UNNAMED_MODEL};
 use contracts::generate::SamplingParams;
 use contracts::run::{Endpoint, Load, PromptSource, Workload};
 
@@ -83,9 +83,6 @@ pub struct Asked {
     /// What is worth knowing of the files that were read.
     pub note: Option<String>,
 }
-
-/// The identity of a model that a server runs and nobody named: it compares with its like only.
-const UNNAMED_MODEL: &str = "unnamed";
 
 /// Joins flags and settings, and refuses what cannot be.
 ///
