@@ -136,6 +136,14 @@ impl Endpoints {
         }
     }
 
+    /// Not asked: two GETs gave no sign of life, the last of them in these words.
+    pub fn unasked(trouble: &Trouble) -> Self {
+        Self {
+            chat: Err(trouble.clone()),
+            completions: Err(trouble.clone()),
+        }
+    }
+
     /// The one that is looked at further, and its answer: chat where there is a choice.
     pub fn chosen(&self) -> Option<(Route, Whole)> {
         let chat = whole::read(&self.chat)

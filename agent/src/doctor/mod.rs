@@ -104,7 +104,11 @@ async fn look(asker: &Asker, asked: Option<&str>) -> Looked {
     let mut findings = vec![door::health(&health)];
     let (model, finding) = door::models(&models, asked);
     findings.push(finding);
-    let endpoints = Endpoints::ask(asker, &model).await;
+    let endpoints = match (&health, &models) {
+        // A server that does not even answer these would only take the same time twice more.
+        (Err(Trouble::Silent(_)), Err(trouble @ Trouble::Silent(_))) => Endpoints::unasked(trouble),
+        _ => Endpoints::ask(asker, &model).await,
+    };
     let chosen = endpoints.chosen();
     // A server may stream and give no whole answer.
     let route = chosen.as_ref().map_or(Route::Chat, |(route, _)| *route);

@@ -272,7 +272,7 @@ impl Answer {
             Some(known) => Ok(known),
             None => Err(failure(
                 ErrorClass::BadJson,
-                "the answer has no `usage`, so its tokens cannot be counted",
+                "the answer has no `usage`, so its tokens cannot be counted; give --tokenizer",
             )),
         }
     }

@@ -4,7 +4,7 @@
 use contracts::defaults::DRIFT_REQUESTS_MIN;
 use contracts::generate::FinishReason;
 use contracts::run::{RunSpec, Validity};
-use contracts::sample::{ErrorClass, Sample};
+use contracts::sample::{ErrorClass, Sample, TokenSource};
 use hdrhistogram::Histogram;
 
 /// The longest time that a histogram tells from longer ones.
@@ -32,6 +32,8 @@ pub struct Gauges {
     reconnected: u32,
     length: u32,
     short: u32,
+    long: u32,
+    undercounted: u32,
     input: Agreement,
     tokens: Agreement,
 
@@ -88,6 +90,8 @@ impl Gauges {
             reconnected: 0,
             length: 0,
             short: 0,
+            long: 0,
+            undercounted: 0,
             input: Agreement::default(),
             tokens: Agreement::default(),
             sent: 0,
@@ -138,6 +142,11 @@ impl Gauges {
         let asked = sample.requested_tokens;
         let short = sample.output_tokens.is_some_and(|made| made < asked);
         self.short += u32::from(short);
+        let by_events = sample.token_source == Some(TokenSource::Events);
+        let at_ceiling = sample.finish_reason == Some(FinishReason::Length);
+        self.undercounted += u32::from(short && at_ceiling && by_events);
+        let most = asked.saturating_add(STOP_TOKENS);
+        self.long += u32::from(sample.output_tokens.is_some_and(|made| made > most));
         self.input
             .compare(sample.planned_input_tokens, sample.input_tokens, 0);
         self.tokens
@@ -168,6 +177,17 @@ impl Gauges {
     /// Answers so far whose tokens were counted differently.
     pub fn tokens_differ(&self) -> u32 {
         self.tokens.differ
+    }
+
+    /// Answers so far that have more tokens than were asked for at most.
+    pub fn too_long(&self) -> u32 {
+        self.long
+    }
+
+    /// Answers so far that ended at their ceiling and have fewer events than that: the events hold
+    /// several tokens, and nothing better counted them.
+    pub fn undercounted(&self) -> u32 {
+        self.undercounted
     }
 
     /// Puts the figures where they are stored. Shares of nothing are none.

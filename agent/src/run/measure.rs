@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contracts::run::{RunFailure, RunSpec, Workload};
+use contracts::run::{Load, RunFailure, RunSpec, Workload};
 use contracts::sample::Sample;
 use tokio::sync::mpsc;
 
@@ -149,12 +149,26 @@ impl<'a> Progress<'a> {
 /// Puts the validity figures on record, and what they cast doubt on.
 fn doubt(run: &Run, end: &DriveEnd, seen: &Gauges) {
     let record = &run.active.record;
-    if seen.tokens_differ() > 0 {
-        let message = format!(
-            "in {} requests the server's count of tokens differs from the tokenizer's; figures use the server's",
-            seen.tokens_differ()
-        );
-        record.warn("token_count_mismatch", message);
+    for (code, answers, words) in [
+        (
+            "token_count_mismatch",
+            seen.tokens_differ(),
+            "requests the server's count of tokens differs from the tokenizer's; figures use the server's",
+        ),
+        (
+            "max_tokens_exceeded",
+            seen.too_long(),
+            "answers there are more tokens than were asked for at most; the server does not keep to --max-tokens",
+        ),
+        (
+            "events_hold_several_tokens",
+            seen.undercounted(),
+            "answers events were counted, for want of usage, and hold several tokens each: tokens, tok/s and TPOT are wrong; give --tokenizer",
+        ),
+    ] {
+        if answers > 0 {
+            record.warn(code, format!("in {answers} {words}"));
+        }
     }
     let mut doubts = Vec::new();
     record.update(|status| {
@@ -163,7 +177,11 @@ fn doubt(run: &Run, end: &DriveEnd, seen: &Gauges) {
         if let Some(gauges) = &end.gauges {
             gauges.tell(validity);
         }
-        validity::judge(validity, &basis);
+        let asked_per_s = match status.spec.workload.load {
+            Load::Open { rate_per_s, .. } => Some(rate_per_s),
+            _ => None,
+        };
+        validity::judge(validity, &basis, asked_per_s);
         doubts.clone_from(&validity.doubts);
     });
     for doubt in doubts {

@@ -26,11 +26,12 @@ const BUSY_WINDOW_MS_MIN: f64 = 200.0;
 /// the last request's wait and not of the server.
 const ACHIEVED_WALLS_MIN: f64 = 2.0;
 
-/// Judges `validity` by the limits: sets its verdict and its doubts.
-pub(super) fn judge(validity: &mut Validity, basis: &Basis) {
+/// Judges `validity` by the limits: sets its verdict and its doubts. `asked_per_s` is the rate that
+/// was asked for, of which a schedule by chance offers a little more or less.
+pub(super) fn judge(validity: &mut Validity, basis: &Basis, asked_per_s: Option<f64>) {
     let mut doubts = Vec::new();
     client(validity, basis, &mut doubts);
-    server(validity, basis, &mut doubts);
+    server(validity, basis, asked_per_s, &mut doubts);
     answers(validity, &mut doubts);
     if let Some(share) = validity.foreign_cpu_during
         && share > FOREIGN_CPU_WARN_SHARE
@@ -92,7 +93,7 @@ fn client(validity: &Validity, basis: &Basis, doubts: &mut Vec<Doubt>) {
     }
 }
 
-fn server(validity: &Validity, basis: &Basis, doubts: &mut Vec<Doubt>) {
+fn server(validity: &Validity, basis: &Basis, asked_per_s: Option<f64>, doubts: &mut Vec<Doubt>) {
     if let (Some(offered), Some(achieved), Some(wall_ms)) = (
         validity.offered_per_s,
         validity.achieved_per_s,
@@ -104,8 +105,8 @@ fn server(validity: &Validity, basis: &Basis, doubts: &mut Vec<Doubt>) {
         let settled = achieved * basis.window_ms / (basis.window_ms - wall_ms);
         if settled < offered * ACHIEVED_SHARE_MIN {
             let message = format!(
-                "offered {}/s, achieved {}/s",
-                figure(offered),
+                "offered {}, achieved {}/s",
+                rate(asked_per_s.unwrap_or(offered), offered),
                 figure(achieved)
             );
             doubts.push(degraded("achieved_share_min", message));
@@ -162,6 +163,16 @@ fn answers(validity: &Validity, doubts: &mut Vec<Doubt>) {
             let message = format!("{} {words} (limit {})", percent(share), percent(most));
             doubts.push(degraded(limit, message));
         }
+    }
+}
+
+/// `20/s`, or `20/s (22/s as drawn)` where the schedule came out otherwise.
+fn rate(asked: f64, offered: f64) -> String {
+    let (asked, offered) = (figure(asked), figure(offered));
+    if asked == offered {
+        format!("{asked}/s")
+    } else {
+        format!("{asked}/s ({offered}/s as drawn)")
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::load::{DriveOutcome, Phase};
-use contracts::run::{Load, Stage};
+use contracts::run::{AllowFailures, Load, Stage};
 use contracts::sample::ErrorClass;
 use tokio_util::sync::CancellationToken;
 
@@ -119,4 +119,23 @@ async fn a_duration_ends_sending_and_drains() {
         assert!(s.start_ns < first_ns + 1_400_000_000);
     }
     assert_eq!(driven.end.measured.ended as usize, measured.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_makes_no_flood_of_failures() {
+    let refusing = RefusingPort::open();
+    let mut job = job(&refusing.url, 0, 1_000_000);
+    job.load = Load::Closed { concurrency: 2 };
+    job.keepalive = false;
+    job.duration = Some(Duration::from_millis(400));
+    job.allow_failures = AllowFailures::Percent { percent: 100.0 };
+    let server = Queueing::start(1, |_| Duration::ZERO).await;
+    let driven = drive_on(server.clock, &job, &CancellationToken::new()).await;
+    let measured = driven.measured();
+    // 2 slots that rest 100 ms after each.
+    assert!((2..=10).contains(&measured.len()), "{}", measured.len());
+    for s in &measured {
+        // The rest is no lag of the client.
+        assert!(s.start_ns < s.due_ns + 50_000_000, "{s:?}");
+    }
 }

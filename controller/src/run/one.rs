@@ -31,11 +31,8 @@ pub async fn one_run(
     planned: &PlannedRun,
     line: &mut Line,
 ) -> anyhow::Result<RunWithSamples> {
-    let server_report = server::report(session, host, &planned.arm.engine).await?;
-    let mut run = RunRecord {
-        server_report,
-        ..new_record(session, host, planned)
-    };
+    let mut run = new_record(session, host, planned);
+    run.server_report = server::report(session, host, &run.status.spec).await?;
     session.store.create_run(&run, &host.info.host).await?;
     line.begin(&run);
     if let Err(error) = start(session, host, &run).await {

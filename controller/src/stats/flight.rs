@@ -3,6 +3,7 @@
 //! Warm-up requests hand their slots over to the measured ones and are load like any other, so they
 //! count as in flight. Pure functions of the samples' first writes and ends.
 
+use contracts::run::Limits;
 use contracts::sample::Sample;
 use serde::Serialize;
 
@@ -42,11 +43,11 @@ pub struct Steady {
 pub struct Spans(Vec<(u64, u64)>);
 
 impl Spans {
-    /// Of all samples of a run.
-    pub fn of(samples: &[Sample]) -> Self {
+    /// Of all samples of a run that had these limits.
+    pub fn of(samples: &[Sample], limits: &Limits) -> Self {
         let spans = samples
             .iter()
-            .filter_map(|s| Some((s.sent_ns?, ended_ns(s)?)));
+            .filter_map(|s| Some((s.sent_ns?, ended_ns(s, limits)?)));
         // One that failed as it was sent was never in flight.
         let mut spans: Vec<(u64, u64)> = spans.filter(|(from, to)| from < to).collect();
         spans.sort_unstable();
@@ -156,6 +157,7 @@ fn saturated(n: usize) -> u32 {
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use contracts::run::{Arrival, Load, Mode};
+    use contracts::sample::ErrorClass;
 
     use super::*;
     use crate::fixtures;
@@ -165,6 +167,10 @@ mod tests {
         let mut status = fixtures::run("01", "ch01", Mode::Online).status;
         status.spec.workload.load = load;
         Shape::of(&status)
+    }
+
+    fn limits() -> Limits {
+        fixtures::run("01", "ch01", Mode::Online).status.spec.limits
     }
 
     /// Two slots: a warm-up request hands over, one slot is idle from 3 s on.
@@ -185,7 +191,7 @@ mod tests {
         let samples = two_slots();
         let whole = window(&samples, &shape).unwrap();
         assert_eq!((whole.from_ns, whole.to_ns), (500_000_000, 4_000_000_000));
-        let spans = Spans::of(&samples);
+        let spans = Spans::of(&samples, &limits());
         let in_flight = spans.over(whole);
         assert_eq!(in_flight.max, 2);
         assert!((in_flight.mean - 6.0 / 3.5).abs() < 1e-9, "{in_flight:?}");
@@ -202,7 +208,10 @@ mod tests {
         let shape = shape(Load::Closed { concurrency: 3 });
         let samples = two_slots();
         let whole = window(&samples, &shape).unwrap();
-        assert_eq!(steady(&samples, &Spans::of(&samples), whole, &shape), None);
+        assert_eq!(
+            steady(&samples, &Spans::of(&samples, &limits()), whole, &shape),
+            None
+        );
     }
 
     #[test]
@@ -216,7 +225,7 @@ mod tests {
             .map(|i| fixtures::sent(i, u64::from(i) * 1000, 3500 + u64::from(i)))
             .collect();
         let whole = window(&samples, &shape).unwrap();
-        let steady = steady(&samples, &Spans::of(&samples), whole, &shape).unwrap();
+        let steady = steady(&samples, &Spans::of(&samples, &limits()), whole, &shape).unwrap();
         assert_eq!(steady.seconds, 3.0);
         assert_eq!((steady.in_flight_first, steady.in_flight_last), (1, 3));
         assert_eq!(steady.req_per_s, 0.0);
@@ -224,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_failed_request_is_in_flight_until_its_last_sign() {
-        let mut failed = fixtures::failed_sample(0, contracts::sample::ErrorClass::Truncated);
+        let mut failed = fixtures::failed_sample(0, ErrorClass::Truncated);
         failed.sent_ns = Some(0);
         failed.last_content_ns = Some(1_000_000_000);
         let samples = [failed, fixtures::sent(1, 0, 2000)];
@@ -232,6 +241,31 @@ mod tests {
             from_ns: 0,
             to_ns: 2_000_000_000,
         };
-        assert_eq!(Spans::of(&samples).over(whole).mean, 1.5);
+        assert_eq!(Spans::of(&samples, &limits()).over(whole).mean, 1.5);
+    }
+
+    #[test]
+    fn a_request_that_was_waited_for_in_vain_was_in_flight_meanwhile() {
+        let limits = Limits {
+            stall_timeout_ms: 500,
+            request_timeout_ms: 1_500,
+            ..limits()
+        };
+        let failed = |class| {
+            let mut failed = fixtures::failed_sample(0, class);
+            failed.sent_ns = Some(0);
+            failed
+        };
+        let whole = Window {
+            from_ns: 0,
+            to_ns: 2_000_000_000,
+        };
+        let mean = |class| Spans::of(&[failed(class)], &limits).over(whole).mean;
+        assert_eq!(mean(ErrorClass::FirstByteTimeout), 0.25);
+        assert_eq!(mean(ErrorClass::TotalTimeout), 0.75);
+        assert_eq!(mean(ErrorClass::Aborted), 1.0);
+        assert_eq!(mean(ErrorClass::Refused), 0.0);
+        let never_sent = fixtures::failed_sample(0, ErrorClass::Aborted);
+        assert_eq!(Spans::of(&[never_sent], &limits).over(whole).max, 0);
     }
 }

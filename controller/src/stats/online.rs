@@ -99,7 +99,7 @@ impl Online {
         let samples = run.samples.as_slice();
         let shape = Shape::of(status);
         let window = window(samples, &shape);
-        let spans = Spans::of(samples);
+        let spans = Spans::of(samples, &spec.limits);
         let lengths =
             |of: &dyn Fn(&Sample) -> Option<u32>| Lengths::of(measured(samples).filter_map(of));
         Some(Self {

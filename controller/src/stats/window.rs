@@ -4,7 +4,7 @@
 //! measured request's end. Under `--duration` it is as long as was asked, and what ended in it
 //! counts. What was in flight within it is [`super::flight`]'s.
 
-use contracts::run::{Load, Mode, RunState, RunStatus};
+use contracts::run::{Limits, Load, Mode, RunState, RunStatus};
 use contracts::sample::{ErrorClass, Sample};
 
 /// What of a run decides how its figures are computed.
@@ -130,8 +130,10 @@ pub fn was_sent(sample: &Sample) -> bool {
     !sample.warmup && (sample.sent_ns.is_some() || !sample.error.as_ref().is_some_and(taken_back))
 }
 
-/// When a request was over as far as is known: a failed one may have no `done`.
-pub fn ended_ns(sample: &Sample) -> Option<u64> {
+/// When a request was over as far as is known: a failed one may have no `done`. What ran into a
+/// timeout was waited for as long as `limits` say; what was aborted, until the run ended, which is
+/// after all that has a time.
+pub fn ended_ns(sample: &Sample, limits: &Limits) -> Option<u64> {
     let known = [
         sample.done_ns,
         sample.finish_ns,
@@ -140,5 +142,15 @@ pub fn ended_ns(sample: &Sample) -> Option<u64> {
         sample.headers_ns,
         sample.sent_ns,
     ];
-    known.into_iter().max().flatten()
+    let last_sign_ns = known.into_iter().max().flatten()?;
+    let after = |from_ns: u64, ms: u64| from_ns.saturating_add(ms.saturating_mul(1_000_000));
+    let waited_ns = match sample.error.as_ref().map(|error| error.class) {
+        Some(ErrorClass::Aborted) => u64::MAX,
+        Some(ErrorClass::FirstByteTimeout | ErrorClass::StallTimeout) => {
+            after(last_sign_ns, limits.stall_timeout_ms)
+        }
+        Some(ErrorClass::TotalTimeout) => after(sample.sent_ns?, limits.request_timeout_ms),
+        _ => last_sign_ns,
+    };
+    Some(waited_ns.max(last_sign_ns))
 }

@@ -7,7 +7,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contracts::run::Stage;
+use contracts::run::{Load, Stage};
 use contracts::sample::{ErrorClass, Sample, SampleError};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -21,6 +21,10 @@ use crate::load::clock::Clock;
 use crate::load::online::OnlineJob;
 use crate::load::tally::{DriveOutcome, Phase, Tally, spool_gone};
 use crate::load::workload::{Body, BodyError};
+
+/// After a refused connection a slot of a closed loop rests so long: a server that is gone would
+/// else be asked, and a failed request stored, ten thousand times a second.
+const GONE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Shared by the slots.
 pub(super) struct Floor {
@@ -169,7 +173,14 @@ impl Floor {
             if next.is_some() {
                 said.push(ended.answer.text().to_owned());
             }
-            self.hand_on(sample, ended, due_ns, phase).await;
+            let gone = self.hand_on(sample, ended, due_ns, phase).await;
+            if gone && matches!(self.job.load, Load::Closed { .. }) {
+                tokio::select! {
+                    () = sleep(GONE_PAUSE) => {}
+                    () = self.stop.cancelled() => {}
+                }
+                due_ns = self.clock.now_ns();
+            }
             match next {
                 Some(next) if self.sending() => {
                     index += 1;
@@ -215,9 +226,15 @@ impl Floor {
         }
     }
 
-    /// Counts a request that ended, and sends it on.
-    async fn hand_on(&self, sample: Sample, ended: Ended, end_ns: u64, phase: Phase) {
+    /// Counts a request that ended, and sends it on. Whether there is no server any more.
+    async fn hand_on(&self, sample: Sample, ended: Ended, end_ns: u64, phase: Phase) -> bool {
         let error = ended.answer.failure(&ended.end);
+        let gone = error.as_ref().is_some_and(|error| {
+            matches!(
+                error.class,
+                ErrorClass::Refused | ErrorClass::Dns | ErrorClass::Connect
+            )
+        });
         let failed = {
             let mut books = self.books.borrow_mut();
             books.flight.end(end_ns);
@@ -228,6 +245,7 @@ impl Floor {
         }
         let ended = Some(ended);
         self.send_on(Over { sample, ended }, phase.stage()).await;
+        gone
     }
 
     /// A request of `phase` that was never handed to a client, and why: a sample all the same.

@@ -152,3 +152,32 @@ fn drift_is_the_last_third_over_the_first() {
     let (few, _) = told(&spec, &run(|_| 50)[..29]);
     assert_eq!(few.drift_share, None);
 }
+
+#[test]
+fn answers_beyond_their_ceiling_are_counted_and_the_ending_token_is_not() {
+    let mut gauges = Gauges::new(&fake_spec());
+    for (index, made) in [(0, 4), (1, 5), (2, 6), (3, 29)] {
+        let output_tokens = Some(made);
+        gauges.see(&Sample {
+            output_tokens,
+            ..sample(index, 0, 10)
+        });
+    }
+    assert_eq!(gauges.too_long(), 2);
+}
+
+#[test]
+fn too_few_events_at_the_ceiling_are_told_where_nothing_better_counts() {
+    let mut gauges = Gauges::new(&fake_spec());
+    let answer = |index, made, source, reason| Sample {
+        output_tokens: Some(made),
+        token_source: Some(source),
+        finish_reason: Some(reason),
+        ..sample(index, 0, 10)
+    };
+    gauges.see(&answer(0, 2, TokenSource::Events, FinishReason::Length));
+    gauges.see(&answer(1, 4, TokenSource::Events, FinishReason::Length));
+    gauges.see(&answer(2, 2, TokenSource::Events, FinishReason::Stop));
+    gauges.see(&answer(3, 2, TokenSource::Usage, FinishReason::Length));
+    assert_eq!(gauges.undercounted(), 1);
+}

@@ -31,7 +31,7 @@ fn sound() -> (Validity, Basis) {
 fn doubts(change: impl Fn(&mut Validity, &mut Basis)) -> Vec<(String, Soundness, String)> {
     let (mut validity, mut basis) = sound();
     change(&mut validity, &mut basis);
-    judge(&mut validity, &basis);
+    judge(&mut validity, &basis, Some(20.0));
     let worst = validity.doubts.iter().map(|doubt| doubt.verdict).max();
     assert_eq!(validity.verdict, worst.unwrap_or_default());
     let doubts = validity.doubts.into_iter();
@@ -54,7 +54,7 @@ fn a_sound_run_has_no_doubts_and_nothing_known_is_no_doubt() {
 
 #[test]
 fn each_limit_has_its_doubt() {
-    let rows: [(Change, &str, Soundness, &str); 11] = [
+    let rows: [(Change, &str, Soundness, &str); 12] = [
         (
             |v, _| v.dispatch_lag_p99_ms = Some(31.26),
             "dispatch_lag_p99_ms_max",
@@ -78,6 +78,15 @@ fn each_limit_has_its_doubt() {
             "achieved_share_min",
             Soundness::Degraded,
             "offered 20/s, achieved 10/s",
+        ),
+        (
+            |v, _| {
+                v.offered_per_s = Some(22.0);
+                v.achieved_per_s = Some(10.04);
+            },
+            "achieved_share_min",
+            Soundness::Degraded,
+            "offered 20/s (22/s as drawn), achieved 10/s",
         ),
         (
             |v, _| v.drift_share = Some(0.4),
