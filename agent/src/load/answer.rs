@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use contracts::generate::{FIRM_STEPS, FinishReason, RequestMetrics};
+use contracts::generate::{FIRM_STEPS, FinishReason, QUEUE_MS, RequestMetrics};
 use contracts::sample::{ErrorClass, Sample, SampleError, TimingSource, TokenSource};
 use sha2::{Digest, Sha256};
 
@@ -220,7 +220,7 @@ impl Answer {
         sample.usage_tokens = self.usage_tokens;
         let metrics = self.metrics.as_ref();
         sample.input_tokens = self.prompt_tokens.or(metrics.map(|m| m.input_tokens));
-        sample.engine_wall_ms = metrics.map(|m| m.wall_ms);
+        sample.engine_wall_ms = metrics.map(engine_wall_ms);
         sample.firm_steps = metrics.and_then(firm_steps);
         if let Some(counter) = counter.filter(|_| !self.content_ns.is_empty()) {
             sample.local_tokens = Some(counter(&self.text) + counter(&self.reasoning));
@@ -303,6 +303,13 @@ pub(super) fn engine_timing(sample: &mut Sample, metrics: Option<&RequestMetrics
     if sample.ttft_ms.is_some() || sample.tpot_ms.is_some() {
         sample.timing_source = Some(TimingSource::Engine);
     }
+}
+
+/// The engine's wall time less the wait in its queue, where it says how long that was: what is left
+/// is its work on the request.
+pub(super) fn engine_wall_ms(metrics: &RequestMetrics) -> f64 {
+    let queue_ms = metrics.extras.get(QUEUE_MS).copied().unwrap_or(0.0);
+    (metrics.wall_ms - queue_ms.max(0.0)).max(0.0)
 }
 
 /// How many leading greedy steps had no near tie, where an engine says so.

@@ -17,7 +17,9 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{engine_timing, failure, firm_steps, sha256_of_ids, sha256_of_text};
+use super::answer::{
+    engine_timing, engine_wall_ms, failure, firm_steps, sha256_of_ids, sha256_of_text,
+};
 use super::clock::{Clock, ms_between};
 use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
 
@@ -339,7 +341,7 @@ fn fill(sample: &mut Sample, result: Result<GenerateResult, String>) {
         }
     };
     let metrics = &result.metrics;
-    sample.engine_wall_ms = Some(metrics.wall_ms);
+    sample.engine_wall_ms = Some(engine_wall_ms(metrics));
     sample.input_tokens = Some(metrics.input_tokens);
     sample.firm_steps = firm_steps(metrics);
     sample.finish_reason = Some(result.finish_reason);

@@ -94,13 +94,17 @@ pub struct RequestMetrics {
     pub wall_ms: f64,
     /// A chapter's own numbers by name, units last. Greedy engines give `firm_steps`: how many
     /// leading steps had their two best logits at least
-    /// [`NEAR_TIE_LOGITS`](crate::defaults::NEAR_TIE_LOGITS) apart.
+    /// [`NEAR_TIE_LOGITS`](crate::defaults::NEAR_TIE_LOGITS) apart. Engines that take one request
+    /// after another give `queue_ms`: the part of `wall_ms` before work on it began.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extras: BTreeMap<String, f64>,
 }
 
 /// Name of the entry of [`RequestMetrics::extras`] that counts leading steps without a near tie.
 pub const FIRM_STEPS: &str = "firm_steps";
+
+/// Name of the entry of [`RequestMetrics::extras`] that is the wait in the engine's own queue, in ms.
+pub const QUEUE_MS: &str = "queue_ms";
 
 fn is_zero(value: &f64) -> bool {
     *value == 0.0

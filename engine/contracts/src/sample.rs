@@ -63,7 +63,7 @@ pub struct Sample {
     /// Whose clock `ttft_ms` and `tpot_ms` are on.
     #[serde(default)]
     pub timing_source: Option<TimingSource>,
-    /// The engine's own wall time, from `metrics`.
+    /// The engine's own wall time, from `metrics`, less the wait in its queue where it tells that.
     #[serde(default)]
     pub engine_wall_ms: Option<f64>,
 

@@ -17,7 +17,7 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, admit, metrics, no_options};
+use super::{Engine, RequestId, Setup, StepEvent, admit, metrics, no_options, with_queue};
 use crate::{
     error::EngineError,
     model::{self, Loaded, forward::Forward},
@@ -55,6 +55,7 @@ struct Baseline {
 struct Sequence {
     id: RequestId,
     started: Instant,
+    queued: Instant,
     input_ids: Vec<u32>,
     params: SamplingParams,
 }
@@ -127,6 +128,7 @@ impl Baseline {
         Ok(Sequence {
             id,
             started,
+            queued: Instant::now(),
             input_ids,
             params: params.clone(),
         })
@@ -136,10 +138,12 @@ impl Baseline {
     fn answer(&mut self, sequence: Sequence) -> Result<GenerateResult, EngineError> {
         let Sequence {
             started,
+            queued,
             input_ids,
             params,
             ..
         } = sequence;
+        let queue = queued.elapsed();
         let mut sampler = Sampler::new(&params);
         let mut output_ids = Vec::new();
         self.forward.reset();
@@ -162,7 +166,7 @@ impl Baseline {
             .text
             .decode(output_ids.get(..shown).unwrap_or_default());
         let metrics = RequestMetrics {
-            extras: sampler.extras(),
+            extras: with_queue(sampler.extras(), queue),
             ..metrics(started, input_ids.len(), output_ids.len())
         };
         Ok(GenerateResult {

@@ -12,14 +12,17 @@
 //! * **Source.** The split into prefill and decode is common to all servers of language models;
 //!   see Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving", § 2.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use contracts::{
     generate::{FinishReason, GenerateResult, RequestMetrics, SamplingParams},
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, admit, metrics, no_options};
+use super::{Engine, RequestId, Setup, StepEvent, admit, metrics, no_options, with_queue};
 use crate::{
     error::EngineError,
     model::{self, Loaded, forward::Forward},
@@ -57,6 +60,9 @@ struct TokenLoop {
 struct Sequence {
     id: RequestId,
     started: Instant,
+    queued: Instant,
+    /// How long those before it took; known when its prefill begins.
+    queue: Duration,
     input_ids: Vec<u32>,
     params: SamplingParams,
     sampler: Sampler,
@@ -152,6 +158,8 @@ impl TokenLoop {
         Ok(Sequence {
             id,
             started,
+            queued: Instant::now(),
+            queue: Duration::ZERO,
             input_ids,
             params: params.clone(),
             sampler: Sampler::new(params),
@@ -171,6 +179,7 @@ impl TokenLoop {
         // Forward: the whole prompt, or the latest token alone.
         let logits = match sequence.output_ids.last() {
             None => {
+                sequence.queue = sequence.queued.elapsed();
                 self.forward.reset();
                 self.forward.forward(&sequence.input_ids, 0)? // [vocab]
             }
@@ -210,6 +219,7 @@ impl TokenLoop {
 fn finish(sequence: Sequence, finish_reason: FinishReason) -> GenerateResult {
     let Sequence {
         started,
+        queue,
         input_ids,
         output_ids,
         answer,
@@ -231,7 +241,7 @@ fn finish(sequence: Sequence, finish_reason: FinishReason) -> GenerateResult {
     let metrics = RequestMetrics {
         ttft_ms,
         tpot_ms,
-        extras: sampler.extras(),
+        extras: with_queue(sampler.extras(), queue),
         ..metrics
     };
     GenerateResult {

@@ -26,7 +26,7 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, metrics};
+use super::{Engine, RequestId, Setup, StepEvent, metrics, with_queue};
 use crate::{
     error::EngineError,
     sampling,
@@ -322,9 +322,13 @@ fn finish(request: Request, finish_reason: FinishReason, text: &Text) -> Generat
         let steps = made.saturating_sub(1).max(1);
         (ms(request.submitted, first), ms(first, last) / steps as f64)
     });
+    let queue = request
+        .started
+        .map(|started| started.saturating_duration_since(request.submitted));
     let metrics = RequestMetrics {
         ttft_ms,
         tpot_ms,
+        extras: with_queue(BTreeMap::new(), queue.unwrap_or_default()),
         ..metrics
     };
     GenerateResult {

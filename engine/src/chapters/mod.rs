@@ -9,10 +9,13 @@ mod ch01_baseline;
 mod ch02_token_loop;
 mod fake;
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use contracts::{
-    generate::{GenerateResult, RequestMetrics, SamplingParams},
+    generate::{GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams},
     host::ChapterFacts,
     run::ModelFacts,
 };
@@ -239,6 +242,12 @@ fn metrics(started: Instant, input_tokens: usize, output_tokens: usize) -> Reque
         wall_ms,
         ..RequestMetrics::default()
     }
+}
+
+/// A chapter's own numbers with how long a request waited for those before it.
+fn with_queue(mut extras: BTreeMap<String, f64>, queue: Duration) -> BTreeMap<String, f64> {
+    extras.insert(QUEUE_MS.to_owned(), queue.as_secs_f64() * 1e3);
+    extras
 }
 
 #[cfg(test)]

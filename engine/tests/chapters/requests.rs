@@ -250,3 +250,29 @@ fn an_unknown_option_is_refused_by_name() {
         );
     }
 }
+
+#[test]
+fn an_answer_says_how_long_it_waited_for_those_before_it() {
+    let (dir, expected) = vector("tiny-llama");
+    for chapter in rows() {
+        let mut engine = build(chapter.id, &dir);
+        let input = Input::Ids(expected.cases[0].input_ids.clone());
+        for id in 0..2 {
+            engine.submit(id, &input, &greedy(8)).unwrap();
+        }
+        let mut metrics = Vec::new();
+        while !engine.is_idle() {
+            for event in engine.step() {
+                if let StepEvent::Finished { result, .. } = event {
+                    metrics.push(result.unwrap().metrics);
+                }
+            }
+        }
+        assert_eq!(metrics.len(), 2);
+        let (first, second) = (&metrics[0], &metrics[1]);
+        let queue_ms = second.extras["queue_ms"];
+        let work_ms = first.wall_ms - first.extras["queue_ms"];
+        assert!(queue_ms >= 0.9 * work_ms, "{queue_ms} ms, {work_ms} ms");
+        assert!(queue_ms < second.wall_ms, "{queue_ms} ms");
+    }
+}
