@@ -43,7 +43,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let mut samples = BTreeMap::new();
     for run_id in pairing.run_ids() {
         let run = store.run_by_prefix(run_id).await?;
-        samples.insert(run_id.to_owned(), store.with_samples(run).await?);
+        samples.insert(run_id.to_owned(), store.with_answers(run).await?);
     }
     store.close().await;
     let table = local::chapters().unwrap_or_default();

@@ -172,15 +172,17 @@ async fn report(
             Some(db) => format!("{command} --db {}", db.display()),
             None => command,
         });
-        let curves = show::curve::render(curves, format)?;
+        let curves = show::curve::render(curves, format);
         let end = show::session::end_text(session_id, compare.as_deref());
         out::print(&format!("{curves}{end}"))?;
         return Ok(());
     }
-    let mut runs = Vec::with_capacity(outcome.runs.len());
+    // One run's requests at a time: a session may be of any number of large ones.
+    let mut views = Vec::with_capacity(outcome.runs.len());
     for run in &outcome.runs {
-        runs.push(store.with_figures(run.clone()).await?);
+        let loaded = store.with_figures(run.clone()).await?;
+        views.push(show::run::view(run, &loaded));
     }
-    out::print(&show::session::render(session_id, &runs, curves, format)?)?;
+    out::print(&show::session::render(session_id, &views, curves, format)?)?;
     Ok(())
 }

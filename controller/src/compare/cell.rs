@@ -35,6 +35,21 @@ pub struct Row {
     pub note: Option<String>,
 }
 
+impl Row {
+    /// Whether it rests on a count of tokens.
+    fn counts_tokens(&self) -> bool {
+        matches!(self.unit, Unit::TokPerS | Unit::Tokens) || self.metric == "tpot_ms"
+    }
+
+    /// Takes back a ratio that would say something false.
+    fn withhold(&mut self, why: &str) {
+        if self.ratio.take().is_some() {
+            self.difference = None;
+            self.note = Some(why.to_owned());
+        }
+    }
+}
+
 /// Unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Unit {
@@ -109,6 +124,11 @@ pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], comparable: bool)
             Ok(r.stats.output_tokens)
         }),
     );
+    if let Some(note) = tokens_note(&base, &candidate) {
+        for row in rows.iter_mut().filter(|row| row.counts_tokens()) {
+            row.withhold(note);
+        }
+    }
     let primary = table.primary();
     for row in &mut rows {
         row.primary = primary.contains(&row.metric.as_str());
@@ -179,11 +199,9 @@ impl Rows<'_, '_> {
         let nobody = |figure: &Figure| figure.missing.as_deref() == Some(NOT_MEASURED);
         rows.retain(|row| !(nobody(&row.base) && nobody(&row.candidate)));
         let note = timing_note(self.base, self.candidate);
-        for row in rows.iter_mut().filter(|row| row.ratio.is_some()) {
-            if note.is_some() {
-                row.ratio = None;
-                row.difference = None;
-                row.note = note.clone();
+        for row in &mut rows {
+            if let Some(note) = note {
+                row.withhold(note);
             }
         }
         rows
@@ -259,15 +277,29 @@ fn figure(runs: &[Reduced<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> Figure {
 }
 
 /// Why TTFT and TPOT of two sides are not compared: they are on different clocks.
-fn timing_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<String> {
+fn timing_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'static str> {
     if base.iter().chain(candidate).any(|run| run.timing_mixed) {
-        return Some("a run mixes two clocks".to_owned());
+        return Some("a run mixes two clocks");
     }
     let mut timings = base.iter().chain(candidate).filter_map(|run| run.timing);
     let first = timings.next()?;
     timings
         .any(|timing| timing != first)
-        .then(|| "not compared: the engine's clock against the client's".to_owned())
+        .then_some("not compared: the engine's clock against the client's")
+}
+
+/// Why figures of tokens are not compared: an event may carry several, so their number is another
+/// thing than a count of tokens.
+fn tokens_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'static str> {
+    let of = |side: &[Reduced<'_>]| {
+        side.iter().fold((false, false), |(events, other), run| {
+            let (by_events, by_other) = run.counted_by_events;
+            (events || by_events, other || by_other)
+        })
+    };
+    let (base, candidate) = (of(base), of(candidate));
+    let mixed = (base.0 || candidate.0) && (base.1 || candidate.1);
+    mixed.then_some("not compared: events were counted against tokens; name a --tokenizer")
 }
 
 #[cfg(test)]

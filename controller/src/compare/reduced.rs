@@ -1,7 +1,7 @@
 //! One run of a side, reduced once to the values that a comparison's rows are made of.
 
 use contracts::run::Mode;
-use contracts::sample::{Sample, TimingSource};
+use contracts::sample::{Sample, TimingSource, TokenSource};
 use contracts::stats::BenchStats;
 
 use crate::compare::Measured;
@@ -32,6 +32,8 @@ pub(super) struct Reduced<'a> {
     pub timing: Option<TimingSource>,
     /// Whether they are on two.
     pub timing_mixed: bool,
+    /// Requests whose tokens are counted by events, and by anything else.
+    pub counted_by_events: (bool, bool),
     walls: Vec<f64>,
     walls_from_due: Vec<f64>,
     ttfts: Vec<f64>,
@@ -50,10 +52,15 @@ impl<'a> Reduced<'a> {
         };
         let mut sources = measured(run.samples).filter_map(|s| s.timing_source);
         let timing = sources.next();
+        let tokens = || measured(run.samples).filter_map(|s| s.token_source);
         Some(Self {
             online: status.spec.arm.mode == Mode::Online,
             open_loop: shape.open_loop,
             timing,
+            counted_by_events: (
+                tokens().any(|source| source == TokenSource::Events),
+                tokens().any(|source| source != TokenSource::Events),
+            ),
             timing_mixed: sources.any(|source| Some(source) != timing),
             walls: column(&|s| s.wall_ms),
             walls_from_due: column(&wall_from_due_ms),

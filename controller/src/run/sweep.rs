@@ -92,6 +92,7 @@ impl Session<'_> {
             arm: arm.letter.clone(),
             engine: crate::plan::engine_name(&arm.arm.engine).to_owned(),
             agent: host.client.name().to_owned(),
+            slo: self.plan.request.slo.clone(),
             knee: points.iter().position(|(level, _)| Some(*level) == knee),
             points: points.into_iter().map(|(_, point)| point).collect(),
             stop: search.stop(),

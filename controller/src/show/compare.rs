@@ -248,7 +248,8 @@ fn foot(cell: &Cell) -> Vec<String> {
 /// Online there are many figures; the first look is for these.
 fn judged_by(cell: &Cell) -> Option<String> {
     let online = [&cell.base, &cell.candidate].map(|side| side.mode == Mode::Online);
-    let primary = cell.rows.iter().filter(|row| row.primary);
+    let both = |row: &&Row| row.base.value.is_some() && row.candidate.value.is_some();
+    let primary = cell.rows.iter().filter(|row| row.primary).filter(both);
     let labels: Vec<&str> = primary.map(|row| row.label.as_str()).collect();
     let shown = online == [true, true] && !labels.is_empty();
     shown.then(|| format!("judged by {}; all else is to look at", labels.join(", ")))

@@ -1,10 +1,12 @@
 //! Sweeps as they are shown at the end: each curve with its knee, and why it ended.
 
+use contracts::run::{Load, Slo};
 use serde::Serialize;
 
 use crate::compare::work;
 use crate::plan::sweep::Stop;
 use crate::show::Format;
+use crate::show::figures::limits;
 use crate::show::sweep::{SweepPoint, render as points};
 
 /// What a sweep of one arm on one agent came to.
@@ -16,6 +18,9 @@ pub struct Curve {
     pub engine: String,
     /// The agent's name.
     pub agent: String,
+    /// What a good request is, where the user said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slo: Option<Slo>,
     /// By rising load; only runs that were done.
     pub points: Vec<SweepPoint>,
     /// Index of the knee among the points.
@@ -25,10 +30,7 @@ pub struct Curve {
 }
 
 /// Text or Markdown of all curves; JSON carries them in the session's document.
-///
-/// # Errors
-/// None that a curve can cause.
-pub fn render(curves: &[Curve], format: Format) -> serde_json::Result<String> {
+pub fn render(curves: &[Curve], format: Format) -> String {
     let mut text = String::new();
     for curve in curves {
         let head = format!(
@@ -46,12 +48,12 @@ pub fn render(curves: &[Curve], format: Format) -> serde_json::Result<String> {
             }
         };
         if !curve.points.is_empty() {
-            text.push_str(&points(&curve.points, curve.knee, format)?);
+            text.push_str(&points(&curve.points, curve.knee, format));
             text.push('\n');
         }
         text.push_str(&format!("{}\n\n", end(curve)));
     }
-    Ok(text)
+    text
 }
 
 fn end(curve: &Curve) -> String {
@@ -59,6 +61,12 @@ fn end(curve: &Curve) -> String {
         Some(point) => format!("knee: {}", work::load(&point.load)),
         None => "no knee: no load gave a good request".to_owned(),
     };
+    let open_loop = |point: &SweepPoint| !matches!(point.load, Load::Closed { .. });
+    let good = match (&curve.slo, curve.points.first()) {
+        (Some(slo), Some(point)) => format!("good: within {}\n", limits(slo, open_loop(point))),
+        _ => String::new(),
+    };
+    let knee = format!("{good}{knee}");
     match curve.stop {
         Some(stop) => format!("{knee}; raised until: {}", stop.words()),
         None => format!("{knee} so far; the sweep was ended before its own end"),
@@ -66,9 +74,8 @@ fn end(curve: &Curve) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use contracts::run::{Load, Mode};
+    use contracts::run::Mode;
 
     use super::*;
     use crate::fixtures;
@@ -84,6 +91,10 @@ mod tests {
             arm: "a".to_owned(),
             engine: "ch02".to_owned(),
             agent: "local".to_owned(),
+            slo: Some(Slo {
+                wall_ms: Some(2000.0),
+                ..Slo::default()
+            }),
             points: vec![point(1, &[100.0, 100.0]), point(2, &[150.0, 150.0])],
             knee: Some(1),
             stop,
@@ -92,13 +103,14 @@ mod tests {
 
     #[test]
     fn a_curve_names_its_knee_and_why_it_ended() {
-        let text = render(&[curve(Some(Stop::Flat))], Format::Text).unwrap();
+        let text = render(&[curve(Some(Stop::Flat))], Format::Text);
         assert!(text.starts_with("sweep of ch02 (#a) on local\n"), "{text}");
         assert!(
             text.contains("knee: 2 at a time; raised until: two doublings"),
             "{text}"
         );
-        let markdown = render(&[curve(None)], Format::Markdown).unwrap();
+        assert!(text.contains("\ngood: within wall 2000ms\nknee"), "{text}");
+        let markdown = render(&[curve(None)], Format::Markdown);
         assert!(markdown.starts_with("### sweep of ch02"), "{markdown}");
         assert!(markdown.contains("so far"), "{markdown}");
     }
@@ -110,7 +122,7 @@ mod tests {
             knee: None,
             ..curve(Some(Stop::Failed))
         };
-        let text = render(&[none], Format::Text).unwrap();
+        let text = render(&[none], Format::Text);
         assert!(text.contains("no knee"), "{text}");
         assert!(text.contains("a run failed"), "{text}");
     }

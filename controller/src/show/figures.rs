@@ -1,8 +1,9 @@
 //! The figures of an online run in words: a row a metric, then what was completed, what was in
 //! flight, who waited where, what was good. What they mean is `docs/metrics.md`'s.
 
-use contracts::run::{Slo, Validity};
+use contracts::run::{RunStatus, Slo, Validity};
 
+use crate::compare::work;
 use crate::show::{Format, grid, words};
 use crate::stats::counts::{Count, Counts, Lengths};
 use crate::stats::online::Online;
@@ -13,8 +14,8 @@ use crate::stats::summary::Summary;
 type Line = (String, String);
 
 /// Rows and lines for a terminal, two blanks in; with a line end.
-pub fn text(figures: &Online, validity: &Validity) -> String {
-    let lines = lines(figures, validity);
+pub fn text(figures: &Online, status: &RunStatus) -> String {
+    let lines = lines(figures, status);
     let width = lines.iter().map(|(name, _)| name.chars().count()).max();
     let lines = lines
         .iter()
@@ -25,8 +26,8 @@ pub fn text(figures: &Online, validity: &Validity) -> String {
 }
 
 /// Both as Markdown tables.
-pub fn markdown(figures: &Online, validity: &Validity) -> String {
-    let lines = lines(figures, validity)
+pub fn markdown(figures: &Online, status: &RunStatus) -> String {
+    let lines = lines(figures, status)
         .into_iter()
         .map(|(name, value)| vec![name, value]);
     let lines = grid(Format::Markdown, "ll", &["figures", ""], lines.collect());
@@ -86,27 +87,22 @@ fn value(summary: &Summary, i: usize) -> Option<f64> {
     summary.percentiles().get(i).and_then(Percentile::value)
 }
 
-fn lines(figures: &Online, validity: &Validity) -> Vec<Line> {
+fn lines(figures: &Online, status: &RunStatus) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut line = |name: &str, value: Option<String>| {
         lines.extend(value.map(|value| (name.to_owned(), value)));
     };
     line("not shown", percentiles_not_shown(figures));
     if !figures.one_at_a_time {
+        line("load", Some(load(figures, status)));
         line("window", window(figures));
         line("steady part", steady(figures));
-        line("in flight", in_flight(figures, validity));
+        line("in flight", in_flight(figures, &status.validity));
         line("rate", rate(figures));
-        line("waiting", waiting(figures, validity));
     }
     line("goodput", goodput(figures));
     line("tokens", tokens(figures));
-    line("ended by", ended(&figures.counts));
     line("connections", connections(&figures.counts));
-    line(
-        "warm-up",
-        warmup(&figures.counts).filter(|_| !figures.one_at_a_time),
-    );
     lines
 }
 
@@ -127,6 +123,23 @@ fn percentiles_not_shown(figures: &Online) -> Option<String> {
         n => format!("there are {n}"),
     };
     (!missing.is_empty()).then(|| format!("{}: {has}", missing.join(", ")))
+}
+
+/// `20/s (constant), at most 8 in flight; after 8 requests of warm-up, 1 of them failed`.
+fn load(figures: &Online, status: &RunStatus) -> String {
+    let load = work::load(&status.spec.workload.load);
+    let counts = &figures.counts;
+    let failed = match counts.warmup_failed {
+        0 => String::new(),
+        n => format!(", {n} of them failed"),
+    };
+    match counts.warmup {
+        0 => load,
+        n => format!(
+            "{load}; after {} of warm-up{failed}",
+            words::count(n, "request")
+        ),
+    }
 }
 
 fn window(figures: &Online) -> Option<String> {
@@ -166,8 +179,12 @@ fn in_flight(figures: &Online, validity: &Validity) -> Option<String> {
     let in_flight = figures.window?.in_flight;
     let asked = validity.in_flight_asked;
     let asked = asked.map_or(String::new(), |n| format!(", {n} asked for"));
+    let waiting = validity.waiting_max.filter(|most| *most > 0);
+    let waiting = waiting.map_or(String::new(), |n| {
+        format!("; at most {n} waiting in the client")
+    });
     Some(format!(
-        "{:.2} in the mean, at most {}{asked}",
+        "{:.2} in the mean, at most {}{asked}{waiting}",
         in_flight.mean, in_flight.max
     ))
 }
@@ -187,28 +204,6 @@ fn rate(figures: &Online) -> Option<String> {
     figures.open_loop.then(|| parts.join(", "))
 }
 
-/// Where requests queue: in the client for a slot, in the server for the engine.
-fn waiting(figures: &Online, validity: &Validity) -> Option<String> {
-    let latency = &figures.latency;
-    let in_client = latency.waiting_ms.map(|client| {
-        let most = validity.waiting_max.filter(|most| *most > 0);
-        let most = most.map_or(String::new(), |most| format!(" (at most {most} at once)"));
-        format!("in the client {}{most}", ms(client.mean))
-    });
-    let in_server = latency
-        .outside_engine_ms
-        .zip(latency.wall_ms)
-        .map(|(server, wall)| {
-            format!(
-                "in the server {} of wall {}",
-                ms(server.mean),
-                ms(wall.mean)
-            )
-        });
-    let parts: Vec<String> = in_client.into_iter().chain(in_server).collect();
-    (!parts.is_empty()).then(|| format!("{} (means)", parts.join(", ")))
-}
-
 fn goodput(figures: &Online) -> Option<String> {
     let (goodput, slo) = (figures.goodput?, figures.slo.as_ref()?);
     Some(format!(
@@ -221,11 +216,11 @@ fn goodput(figures: &Online) -> Option<String> {
     ))
 }
 
-/// `TTFT 200ms, TPOT 50ms, wall 2000ms from due`.
+/// `TTFT 200ms from due, TPOT 50ms, wall 2000ms from due`.
 pub fn limits(slo: &Slo, open_loop: bool) -> String {
     let from = if open_loop { " from due" } else { "" };
     let limits: Vec<String> = [
-        ("TTFT", slo.ttft_ms, ""),
+        ("TTFT", slo.ttft_ms, from),
         ("TPOT", slo.tpot_ms, ""),
         ("wall", slo.wall_ms, from),
     ]
@@ -235,7 +230,8 @@ pub fn limits(slo: &Slo, open_loop: bool) -> String {
     limits.join(", ")
 }
 
-/// `input 32 (as made), output 12 … 40 (39.2 in the mean) of at most 40; counted by usage`.
+/// `input 32 (as made), output 12 … 40 (39.2 in the mean) of at most 40; counted by usage, ended
+/// by length`.
 fn tokens(figures: &Online) -> Option<String> {
     let input = figures.input_tokens.map(|input| {
         let made = match figures.planned_input_tokens {
@@ -257,7 +253,9 @@ fn tokens(figures: &Online) -> Option<String> {
     let counts = &figures.counts;
     let counted = by("counted by", &counts.token_sources);
     let timed = by("timed by", &counts.timing_sources);
-    let sources: Vec<String> = counted.into_iter().chain(timed).collect();
+    let ended = by("ended by", &counts.finish_reasons);
+    let sources = [counted, timed, ended].into_iter().flatten();
+    let sources: Vec<String> = sources.collect();
     Some(format!("{}; {}", parts.join(", "), sources.join(", ")))
 }
 
@@ -283,14 +281,6 @@ fn by<T: serde::Serialize>(verb: &str, counts: &[Count<T>]) -> Option<String> {
     Some(format!("{verb} {named}"))
 }
 
-fn ended(counts: &Counts) -> Option<String> {
-    let reasons = counts.finish_reasons.iter();
-    let reasons: Vec<String> = reasons
-        .map(|reason| format!("{} {}", words::snake(&reason.what), reason.count))
-        .collect();
-    (!reasons.is_empty()).then(|| reasons.join(", "))
-}
-
 fn connections(counts: &Counts) -> Option<String> {
     let parts: Vec<String> = [
         (
@@ -304,14 +294,6 @@ fn connections(counts: &Counts) -> Option<String> {
     .map(|(n, what)| format!("{} {what}", words::count(n, "request")))
     .collect();
     (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-fn warmup(counts: &Counts) -> Option<String> {
-    let failed = match counts.warmup_failed {
-        0 => String::new(),
-        n => format!(", {n} of them failed"),
-    };
-    (counts.warmup > 0).then(|| format!("{}{failed}", words::count(counts.warmup, "request")))
 }
 
 fn ms(ms: f64) -> String {

@@ -51,10 +51,10 @@ fn pretty<T: Serialize>(body: &T) -> serde_json::Result<String> {
 }
 
 /// Which columns of a grid hold numbers and stand to the right: `r`; the others `l`.
-type Columns = &'static str;
+type Columns<'a> = &'a str;
 
 /// A grid in text, two blanks in, or a Markdown table; with a line end.
-fn grid(format: Format, columns: Columns, header: &[&str], rows: Vec<Vec<String>>) -> String {
+fn grid(format: Format, columns: Columns<'_>, header: &[&str], rows: Vec<Vec<String>>) -> String {
     let markdown = format == Format::Markdown;
     let mut table = Table::new();
     table.load_style(if markdown {

@@ -42,12 +42,12 @@ pub struct NamedPercentile {
     pub percentile: Percentile,
 }
 
-/// Everything about a run that its views show; `with_samples` adds its requests.
-pub fn view(run: &RunWithSamples, with_samples: bool) -> RunView<'_> {
-    let walls = run.run.stats.as_ref().map_or(&[][..], |s| &s.wall_times);
+/// Everything about `record` that its views show, computed from its requests, which are not kept.
+pub fn view<'a>(record: &'a RunRecord, run: &RunWithSamples) -> RunView<'a> {
+    let walls = record.stats.as_ref().map_or(&[][..], |s| &s.wall_times);
     RunView {
         schema: contracts::SCHEMA,
-        run: &run.run,
+        run: record,
         wall_ms_percentiles: PERCENTILES
             .map(|(name, q)| NamedPercentile {
                 name,
@@ -60,7 +60,7 @@ pub fn view(run: &RunWithSamples, with_samples: bool) -> RunView<'_> {
             .map(|note| note.trim_start().to_owned())
             .collect(),
         events: None,
-        samples: with_samples.then_some(run.samples.as_slice()),
+        samples: None,
     }
 }
 
@@ -73,7 +73,8 @@ pub fn render(
 ) -> serde_json::Result<String> {
     let view = RunView {
         events: Some(events),
-        ..view(run, with_samples)
+        samples: with_samples.then_some(run.samples.as_slice()),
+        ..view(&run.run, run)
     };
     match format {
         Format::Json => pretty(&view),
@@ -106,7 +107,7 @@ pub fn head(view: &RunView<'_>) -> String {
         text.push_str(&format!("  {note}\n"));
     }
     if let Some(shown) = measured_figures(view) {
-        let block = figures::text(shown, &view.run.status.validity);
+        let block = figures::text(shown, &view.run.status);
         text.push_str(&format!("\n{block}"));
     }
     text
@@ -117,7 +118,8 @@ fn measured_figures<'v>(view: &'v RunView<'_>) -> Option<&'v Online> {
     view.figures.as_ref().filter(|_| view.run.stats.is_some())
 }
 
-fn markdown(view: &RunView<'_>) -> String {
+/// As [`head`], in Markdown.
+pub fn markdown_head(view: &RunView<'_>) -> String {
     let mut text = format!(
         "### {}\n\n```\n{}```\n",
         title(view.run),
@@ -130,9 +132,14 @@ fn markdown(view: &RunView<'_>) -> String {
         text.push_str(&format!("- {note}\n"));
     }
     if let Some(shown) = measured_figures(view) {
-        let block = figures::markdown(shown, &view.run.status.validity);
+        let block = figures::markdown(shown, &view.run.status);
         text.push_str(&format!("\n{block}"));
     }
+    text
+}
+
+fn markdown(view: &RunView<'_>) -> String {
+    let mut text = markdown_head(view);
     for (heading, rows) in sections(view) {
         let rows = rows.into_iter().map(|(name, value)| vec![name, value]);
         let rows = grid(Format::Markdown, "ll", &[heading, ""], rows.collect());

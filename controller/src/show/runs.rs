@@ -1,10 +1,11 @@
 //! The list of runs: one line each.
 
+use crate::compare::work;
 use crate::record::RunRecord;
 use crate::show::{Format, document, grid, validity, words};
 
-const HEADER: [&str; 12] = [
-    "run", "made", "agent", "engine", "mode", "model", "state", "Req/s", "Tok/s", "wall",
+const HEADER: [&str; 13] = [
+    "run", "made", "agent", "engine", "mode", "model", "load", "state", "Req/s", "Tok/s", "wall",
     "validity", "label",
 ];
 
@@ -17,7 +18,7 @@ pub fn render(runs: &[RunRecord], format: Format) -> serde_json::Result<String> 
         return Ok("no runs\n".to_owned());
     }
     let rows = runs.iter().map(row).collect();
-    Ok(grid(format, "lllllllrrrll", &HEADER, rows))
+    Ok(grid(format, "llllllllrrrll", &HEADER, rows))
 }
 
 fn row(run: &RunRecord) -> Vec<String> {
@@ -32,6 +33,7 @@ fn row(run: &RunRecord) -> Vec<String> {
         run.engine.clone(),
         words::snake(&spec.arm.mode),
         spec.workload.model.clone(),
+        work::load(&spec.workload.load),
         words::snake(&run.status.state),
         figure(stats.map(|s| format!("{:.2}", s.req_per_s))),
         figure(stats.map(|s| format!("{:.1}", s.tok_per_s))),

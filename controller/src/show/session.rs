@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::record::{RunRecord, RunWithSamples};
 use crate::show::curve::{self, Curve};
-use crate::show::run::{RunView, head, view};
+use crate::show::run::{RunView, head, markdown_head, view};
 use crate::show::{Format, pretty};
 
 /// What the JSON of a session holds.
@@ -13,7 +13,7 @@ use crate::show::{Format, pretty};
 struct SessionView<'a> {
     schema: u32,
     session_id: &'a str,
-    runs: Vec<RunView<'a>>,
+    runs: &'a [RunView<'a>],
     /// What its sweeps came to.
     #[serde(skip_serializing_if = "<[Curve]>::is_empty")]
     sweeps: &'a [Curve],
@@ -24,38 +24,41 @@ struct SessionView<'a> {
 /// The runs of one session in the order given, then what its sweeps came to.
 pub fn render(
     session_id: &str,
-    runs: &[RunWithSamples],
+    runs: &[RunView<'_>],
     sweeps: &[Curve],
     format: Format,
 ) -> serde_json::Result<String> {
-    let records: Vec<&RunRecord> = runs.iter().map(|run| &run.run).collect();
+    let records: Vec<&RunRecord> = runs.iter().map(|view| view.run).collect();
     let compare = compare_command(&records);
     if format == Format::Json {
         return pretty(&SessionView {
             schema: contracts::SCHEMA,
             session_id,
-            runs: runs.iter().map(|run| view(run, false)).collect(),
+            runs,
             sweeps,
             compare,
         });
     }
-    let fence = if format == Format::Markdown {
-        "```\n"
-    } else {
-        ""
-    };
     let mut text = String::new();
-    for run in runs {
-        text.push_str(&format!("{fence}{}{fence}\n", run_text(run)));
+    for view in runs {
+        let (head, item) = match format {
+            Format::Markdown => (markdown_head(view), "\n"),
+            Format::Text | Format::Json => (head(view), "  "),
+        };
+        text.push_str(&format!("{head}{item}{}\n", place(view.run)));
     }
-    text.push_str(&curve::render(sweeps, format)?);
+    text.push_str(&curve::render(sweeps, format));
     text.push_str(&end_text(session_id, compare.as_deref()));
     Ok(text)
 }
 
 /// One run as it is shown when it ends: its table, what stands under it, where it ran.
 pub fn run_text(run: &RunWithSamples) -> String {
-    head(&view(run, false)) + &format!("  run {} on {}\n", run.run.run_id, run.run.agent_name)
+    format!("{}  {}", head(&view(&run.run, run)), place(&run.run))
+}
+
+fn place(run: &RunRecord) -> String {
+    format!("run {} on {}\n", run.run_id, run.agent_name)
 }
 
 /// The last lines of a session: its id and the command that reads it.
@@ -119,11 +122,13 @@ mod tests {
 
     #[test]
     fn the_end_of_a_session() {
-        let text = render("01SESSION", &session(), &[], Format::Text).unwrap();
+        let runs = session();
+        let views: Vec<RunView<'_>> = runs.iter().map(|run| view(&run.run, run)).collect();
+        let text = render("01SESSION", &views, &[], Format::Text).unwrap();
         insta::assert_snapshot!("session_text", text);
-        let markdown = render("01SESSION", &session(), &[], Format::Markdown).unwrap();
+        let markdown = render("01SESSION", &views, &[], Format::Markdown).unwrap();
         insta::assert_snapshot!("session_markdown", markdown);
-        let json = render("01SESSION", &session(), &[], Format::Json).unwrap();
+        let json = render("01SESSION", &views, &[], Format::Json).unwrap();
         let document: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(document["schema"], 1);
         assert_eq!(document["runs"][1]["run"]["run_id"], "01BBB");

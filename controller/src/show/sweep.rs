@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use crate::compare::work;
 use crate::record::RunWithSamples;
-use crate::show::{Format, grid, pretty, validity};
+use crate::show::{Format, grid, validity};
 use crate::stats::bench::measured;
 use crate::stats::goodput::{Goodput, goodput, wall_from_due_ms};
-use crate::stats::quantile::quantile;
-use crate::stats::window::{Shape, window};
+use crate::stats::online::sending_rate;
+use crate::stats::quantile::percentile;
+use crate::stats::window::Shape;
 
 /// One load of a sweep and what it came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,7 +20,7 @@ pub struct SweepPoint {
     pub run_id: String,
     /// What was offered.
     pub load: Load,
-    /// Measured requests that were sent, over the window.
+    /// Open loop: measured requests a second that were sent, while they were being sent.
     pub sent_per_s: Option<f64>,
     /// Requests completed in the window, per second.
     pub req_per_s: Option<f64>,
@@ -27,7 +28,7 @@ pub struct SweepPoint {
     pub tok_per_s: Option<f64>,
     /// Where the run has an objective.
     pub goodput: Option<Goodput>,
-    /// Medians of the measured requests, however few they are.
+    /// Medians of the measured requests, where they are enough.
     pub ttft_p50_ms: Option<f64>,
     /// See `ttft_p50_ms`.
     pub tpot_p50_ms: Option<f64>,
@@ -45,19 +46,13 @@ impl SweepPoint {
         let stats = run.run.stats.as_ref();
         let median = |column: &dyn Fn(&contracts::sample::Sample) -> Option<f64>| {
             let values: Vec<f64> = measured(&run.samples).filter_map(column).collect();
-            quantile(&values, 0.5)
+            percentile(&values, 0.5).value()
         };
         let slo = status.spec.slo.as_ref();
         Self {
             run_id: run.run.run_id.clone(),
             load: status.spec.workload.load.clone(),
-            sent_per_s: window(&run.samples, &shape).map(|window| {
-                let sent = run
-                    .samples
-                    .iter()
-                    .filter(|s| !s.warmup && s.sent_ns.is_some());
-                sent.count() as f64 / window.seconds()
-            }),
+            sent_per_s: sending_rate(&run.samples).filter(|_| shape.open_loop),
             req_per_s: stats.map(|s| s.req_per_s),
             tok_per_s: stats.map(|s| s.tok_per_s),
             goodput: slo.map(|slo| goodput(&run.samples, slo, &shape)),
@@ -73,15 +68,6 @@ impl SweepPoint {
     }
 }
 
-/// What the JSON of a sweep holds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-struct SweepView<'a> {
-    schema: u32,
-    points: &'a [SweepPoint],
-    /// Index of the knee's point.
-    knee: Option<usize>,
-}
-
 const HEADER: [&str; 10] = [
     "load",
     "sent/s",
@@ -95,30 +81,39 @@ const HEADER: [&str; 10] = [
     "",
 ];
 
-/// The curve in the order given; `knee` is the index of the point with the highest load that still
+/// The curve as text or Markdown, in the order given; `knee` is the index of the point with the highest load that still
 /// pays.
-pub fn render(
-    points: &[SweepPoint],
-    knee: Option<usize>,
-    format: Format,
-) -> serde_json::Result<String> {
-    if format == Format::Json {
-        return pretty(&SweepView {
-            schema: contracts::SCHEMA,
-            points,
-            knee,
-        });
-    }
+pub fn render(points: &[SweepPoint], knee: Option<usize>, format: Format) -> String {
     let rows = points.iter().enumerate();
-    let rows = rows.map(|(i, point)| row(point, Some(i) == knee)).collect();
-    let table = grid(format, "lrrrrrrrll", &HEADER, rows);
+    let rows: Vec<_> = rows.map(|(i, point)| row(point, Some(i) == knee)).collect();
+    let table = table(rows, format);
     let plot = plot(points, knee);
-    Ok(match format {
+    match format {
         _ if plot.is_empty() => table,
         Format::Markdown => format!("{table}\n```\n{plot}```\n"),
         Format::Text | Format::Json => format!("{table}\n{plot}"),
-    })
+    }
 }
+
+/// The rows under their header, without the columns that no load has a figure for.
+fn table(mut rows: Vec<Vec<String>>, format: Format) -> String {
+    let has = |i: usize| {
+        rows.iter()
+            .any(|row| row.get(i).is_some_and(|cell| cell != NONE))
+    };
+    let kept: Vec<bool> = (0..HEADER.len()).map(has).collect();
+    for row in &mut rows {
+        let mut kept = kept.iter();
+        row.retain(|_| kept.next() == Some(&true));
+    }
+    let columns = HEADER.iter().zip("lrrrrrrrll".chars()).zip(&kept);
+    let columns = columns.filter_map(|(column, kept)| kept.then_some(column));
+    let (header, align): (Vec<&str>, String) = columns.unzip();
+    grid(format, &align, &header, rows)
+}
+
+/// What was not measured.
+const NONE: &str = "—";
 
 /// Characters of the longest bar.
 const BAR_WIDTH: f64 = 40.0;
@@ -156,8 +151,8 @@ fn plot(points: &[SweepPoint], knee: Option<usize>) -> String {
 }
 
 fn row(point: &SweepPoint, is_knee: bool) -> Vec<String> {
-    let number = |value: Option<f64>| value.map_or("—".to_owned(), |v| format!("{v:.2}"));
-    let ms = |value: Option<f64>| value.map_or("—".to_owned(), |v| format!("{v:.2}ms"));
+    let number = |value: Option<f64>| value.map_or(NONE.to_owned(), |v| format!("{v:.2}"));
+    let ms = |value: Option<f64>| value.map_or(NONE.to_owned(), |v| format!("{v:.2}ms"));
     vec![
         work::load(&point.load),
         number(point.sent_per_s),
@@ -173,7 +168,6 @@ fn row(point: &SweepPoint, is_knee: bool) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use contracts::run::{Mode, Slo};
 
@@ -208,24 +202,17 @@ mod tests {
             point(4, true),
             point(8, true),
         ];
-        let text = render(&points, Some(2), Format::Text).unwrap();
+        let text = render(&points, Some(2), Format::Text);
         insta::assert_snapshot!("sweep_text", text);
-        let markdown = render(&points, Some(2), Format::Markdown).unwrap();
+        let markdown = render(&points, Some(2), Format::Markdown);
         insta::assert_snapshot!("sweep_markdown", markdown);
-        let json = render(&points, Some(2), Format::Json).unwrap();
-        let document: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(document["schema"], 1);
-        assert_eq!(document["knee"], 2);
-        assert_eq!(document["points"][0]["run_id"], "01R1");
-        assert_eq!(document["points"][3]["verdict"], "client_bound");
-        assert_eq!(document["points"][0]["goodput"]["met"], 40);
     }
 
     #[test]
     fn without_an_objective_the_plot_is_of_requests() {
-        let text = render(&[point(1, false)], None, Format::Text).unwrap();
+        let text = render(&[point(1, false)], None, Format::Text);
         assert!(text.contains("  req/s\n  1 at a time  ████"), "{text}");
-        let nothing = render(&[], None, Format::Text).unwrap();
+        let nothing = render(&[], None, Format::Text);
         assert!(!nothing.contains('█'), "{nothing}");
     }
 }

@@ -11,6 +11,8 @@ use crate::stats::online::{Online, connecting_ms, waiting_ms};
 
 /// Dashes of a rule.
 const RULE_DASHES: usize = 54;
+/// The doubt that says how much CPU others used.
+const FOREIGN_CPU: &str = "foreign_cpu_warn_share";
 /// Blanks that each line begins with.
 const INDENT: &str = "  ";
 
@@ -131,13 +133,14 @@ pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
     if online {
         notes.extend(beside_the_wall(run));
     }
-    if let Some(share) = run.run.status.validity.foreign_cpu_during {
+    let validity = &run.run.status.validity;
+    let told = validity.doubts.iter().any(|d| d.limit == FOREIGN_CPU);
+    if let Some(share) = validity.foreign_cpu_during.filter(|_| !told) {
         notes.push(format!(
             "CPU used by others while measuring: {}",
             words::percent(share)
         ));
     }
-    let validity = &run.run.status.validity;
     if validity::is_judged(&run.run) && (online || validity.verdict != Soundness::Sound) {
         notes.push(format!("validity: {}", validity::verdict(validity)));
     }

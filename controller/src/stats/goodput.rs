@@ -20,7 +20,8 @@ pub struct Goodput {
     pub per_s: f64,
 }
 
-/// Goodput of a run's requests. In an open loop the limit on the wall time is on that from due.
+/// Goodput of a run's requests. In an open loop the limits on TTFT and wall time are on those from
+/// due: a request that waited for a slot was not answered in time.
 pub fn goodput(samples: &[Sample], slo: &Slo, shape: &Shape) -> Goodput {
     let sent = samples.iter().filter(|s| was_sent(s)).count() as u64;
     let good: Vec<&Sample> = samples
@@ -47,10 +48,12 @@ pub fn goodput(samples: &[Sample], slo: &Slo, shape: &Shape) -> Goodput {
 /// Whether a measured request succeeded within every limit. One that lacks a metric which a limit
 /// names does not: an answer that cannot be judged is not a good one.
 pub fn meets(sample: &Sample, slo: &Slo, open_loop: bool) -> bool {
-    let wall_ms = if open_loop {
-        wall_from_due_ms(sample)
+    let (ttft_ms, wall_ms) = if open_loop {
+        let late_ms = sample.sent_ns.map(|sent| ms(sample.due_ns, sent));
+        let ttft_ms = sample.ttft_ms.zip(late_ms).map(|(ttft, late)| late + ttft);
+        (ttft_ms, wall_from_due_ms(sample))
     } else {
-        sample.wall_ms
+        (sample.ttft_ms, sample.wall_ms)
     };
     let within = |limit: Option<f64>, value: Option<f64>| match limit {
         Some(limit) => value.is_some_and(|value| value <= limit),
@@ -59,12 +62,43 @@ pub fn meets(sample: &Sample, slo: &Slo, open_loop: bool) -> bool {
     !sample.warmup
         && sample.error.is_none()
         && sample.wall_ms.is_some()
-        && within(slo.ttft_ms, sample.ttft_ms)
+        && within(slo.ttft_ms, ttft_ms)
         && within(slo.tpot_ms, sample.tpot_ms)
         && within(slo.wall_ms, wall_ms)
 }
 
 /// From when a request should have started to its end: what a user waits, whoever is late.
 pub fn wall_from_due_ms(sample: &Sample) -> Option<f64> {
-    Some(sample.done_ns?.saturating_sub(sample.due_ns) as f64 / 1e6)
+    Some(ms(sample.due_ns, sample.done_ns?))
+}
+
+fn ms(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn a_wait_for_a_slot_counts_against_an_open_loop_only() {
+        let mut sample = fixtures::sent(0, 300, 500);
+        sample.due_ns = 0;
+        sample.ttft_ms = Some(50.0);
+        let slo = |ttft_ms, wall_ms| Slo {
+            ttft_ms,
+            wall_ms,
+            ..Slo::default()
+        };
+        let ttft = slo(Some(200.0), None);
+        assert!(meets(&sample, &ttft, false));
+        assert!(!meets(&sample, &ttft, true), "350 ms after it was due");
+        assert!(meets(&sample, &slo(Some(350.0), None), true));
+        assert!(!meets(&sample, &slo(None, Some(499.0)), true));
+        assert!(meets(&sample, &slo(None, Some(500.0)), true));
+
+        sample.ttft_ms = None;
+        assert!(!meets(&sample, &ttft, false), "it cannot be judged");
+    }
 }

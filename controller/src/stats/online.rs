@@ -26,7 +26,7 @@ pub struct Online {
     pub window: Option<Throughput>,
     /// The part of it in which the load was the one asked for.
     pub steady: Option<Steady>,
-    /// Open loop: requests a second that were asked for.
+    /// Open loop: requests a second of the schedule, or the rate where it was not told.
     pub offered_per_s: Option<f64>,
     /// Open loop: measured requests a second that were sent, while they were being sent.
     pub sent_per_s: Option<f64>,
@@ -108,10 +108,10 @@ impl Online {
             counts: Counts::of(samples),
             window: window.map(|window| throughput(samples, window, &spans)),
             steady: window.and_then(|window| steady(samples, &spans, window, &shape)),
-            offered_per_s: match spec.workload.load {
+            offered_per_s: status.validity.offered_per_s.or(match spec.workload.load {
                 Load::Open { rate_per_s, .. } => Some(rate_per_s),
-                _ => status.validity.offered_per_s,
-            },
+                _ => None,
+            }),
             sent_per_s: sending_rate(samples).filter(|_| shape.open_loop),
             latency: latency(run),
             input_tokens: lengths(&|s| s.input_tokens),
@@ -148,7 +148,7 @@ fn throughput(samples: &[Sample], window: Window, spans: &Spans) -> Throughput {
 }
 
 /// Measured requests after the first over the time from its first write to the last one's.
-fn sending_rate(samples: &[Sample]) -> Option<f64> {
+pub fn sending_rate(samples: &[Sample]) -> Option<f64> {
     let sent = samples
         .iter()
         .filter(|s| !s.warmup)

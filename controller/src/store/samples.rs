@@ -138,23 +138,12 @@ fn bind<'a>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Columns {
     All,
-    /// Without event times.
-    Answers,
     /// Without texts, token ids and hashes.
     Figures,
 }
 
 const SELECT_ALL: &str = "select * from sample where run_id = ? order by warmup desc, sample_index";
 /// The columns that are not wanted come as null: SQLite then does not read their pages.
-const SELECT_ANSWERS: &str = "select run_id, warmup, sample_index, due_ns, start_ns, \
-     connected_ns, sent_ns, headers_ns, first_event_ns, first_content_ns, last_content_ns, \
-     finish_ns, done_ns, null as event_times_encoding, null as event_times, wall_ms, ttft_ms, \
-     tpot_ms, timing_source, engine_wall_ms, input_tokens, output_tokens, token_source, \
-     usage_tokens, local_tokens, requested_tokens, first_event_tokens, finish_reason, done_seen, \
-     reused_connection, body_bytes, http_status, output_sha256, output_text, output_ids_json, \
-     input_ids_sha256, firm_steps, error_class, error_message, released_ns, reconnected, \
-     unterminated, planned_input_tokens, engine_queue_ms \
-     from sample where run_id = ? order by warmup desc, sample_index";
 const SELECT_FIGURES: &str = "select run_id, warmup, sample_index, due_ns, start_ns, \
      connected_ns, sent_ns, headers_ns, first_event_ns, first_content_ns, last_content_ns, \
      finish_ns, done_ns, event_times_encoding, event_times, wall_ms, ttft_ms, \
@@ -202,20 +191,6 @@ impl Store {
         Ok(samples)
     }
 
-    /// As [`Store::samples`], without event times: what a comparison looks at.
-    ///
-    /// # Errors
-    /// As [`Store::samples`].
-    pub async fn answers(&self, run_id: &str) -> Result<Vec<Sample>, StoreError> {
-        let mut samples = Vec::new();
-        self.each_row(run_id, Columns::Answers, |sample, _| {
-            samples.push(sample);
-            Ok(())
-        })
-        .await?;
-        Ok(samples)
-    }
-
     /// Hands a run's requests to `each`, one at a time, in the order of [`Store::samples`], and
     /// ends where `each` does.
     ///
@@ -251,16 +226,33 @@ impl Store {
         })
     }
 
+    /// A run with its samples as a comparison needs them: with texts and token ids, of the event
+    /// times only the gaps.
+    ///
+    /// # Errors
+    /// As [`Store::samples`].
+    pub async fn with_answers(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
+        self.whole(run, |sample, _| sample).await
+    }
+
     /// A run with all that is known of its samples.
     ///
     /// # Errors
     /// As [`Store::samples`].
     pub async fn with_samples(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
+        self.whole(run, with_event_times).await
+    }
+
+    async fn whole(
+        &self,
+        run: RunRecord,
+        kept: impl Fn(Sample, Option<Blob>) -> Sample,
+    ) -> Result<RunWithSamples, StoreError> {
         let mut gaps = Light::default();
         let mut samples = Vec::new();
         self.each_row(&run.run_id, Columns::All, |sample, blob| {
             gaps.count(&sample, blob.as_ref());
-            samples.push(with_event_times(sample, blob));
+            samples.push(kept(sample, blob));
             Ok(())
         })
         .await?;
@@ -280,7 +272,6 @@ impl Store {
     ) -> Result<(), StoreError> {
         let select = match columns {
             Columns::All => SELECT_ALL,
-            Columns::Answers => SELECT_ANSWERS,
             Columns::Figures => SELECT_FIGURES,
         };
         let mut rows = sqlx::query(select).bind(run_id).fetch(&self.pool);

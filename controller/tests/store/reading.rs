@@ -27,6 +27,7 @@ async fn figures_and_answers_leave_out_what_they_do_not_need() {
 
     let full = store.with_samples(run.clone()).await.unwrap();
     assert_eq!(full.samples, stored);
+    let answers = store.with_answers(run.clone()).await.unwrap();
     let light = store.with_figures(run).await.unwrap();
     assert_eq!(light.gaps, full.gaps);
     assert_eq!(light.gaps.mean_ms(), Some(11.0));
@@ -41,9 +42,9 @@ async fn figures_and_answers_leave_out_what_they_do_not_need() {
     );
     assert_eq!(light.samples[2].error, stored[2].error);
 
-    let answers = store.answers("01RUN").await.unwrap();
+    assert_eq!(answers.gaps, full.gaps);
     assert_eq!(
-        answers[1],
+        answers.samples[1],
         Sample {
             event_times: None,
             ..whole.clone()

@@ -63,7 +63,7 @@ pub struct Sample {
     /// Whose clock `ttft_ms` and `tpot_ms` are on.
     #[serde(default)]
     pub timing_source: Option<TimingSource>,
-    /// The engine's own wall time, from `metrics`.
+    /// The engine's own wall time, from `metrics`, its queue included.
     #[serde(default)]
     pub engine_wall_ms: Option<f64>,
     /// How much of it the request waited in the engine before work on it began, where it says so.

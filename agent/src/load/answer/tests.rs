@@ -273,7 +273,7 @@ fn counts_by_source() {
     let sample = play(&segments, Some(&counter));
     let tokens = sample.output_tokens.zip(sample.token_source);
     assert_eq!(tokens, Some((6, TokenSource::Tokenizer)));
-    let metrics = r#"data: {"choices":[],"metrics":{"throughput":1.0,"input_tokens":2,"output_tokens":4,"wall_ms":90.5,"extras":{"firm_steps":3.0}},"token_ids":[1,2],"prompt_token_ids":[258]}"#;
+    let metrics = r#"data: {"choices":[],"metrics":{"throughput":1.0,"input_tokens":2,"output_tokens":4,"wall_ms":90.5,"extras":{"firm_steps":3.0,"queue_ms":40.0}},"token_ids":[1,2],"prompt_token_ids":[258]}"#;
     let mut by_metrics = without_usage;
     by_metrics.push((126, format!("{metrics}\n\n")));
     let segments: Vec<(u64, &[u8])> = by_metrics.iter().map(|(t, s)| (*t, s.as_bytes())).collect();
@@ -282,6 +282,7 @@ fn counts_by_source() {
     assert_eq!(tokens, Some((4, TokenSource::Metrics)));
     assert_eq!(sample.timing_source, Some(TimingSource::Client));
     assert_eq!(sample.engine_wall_ms, Some(90.5));
+    assert_eq!(sample.engine_queue_ms, Some(40.0));
     assert_eq!((sample.firm_steps, sample.input_tokens), (Some(3), Some(2)));
     assert_eq!(sample.output_ids, Some(vec![1, 2]));
     // sha256 of the bytes 02 01 00 00.

@@ -1,7 +1,7 @@
 //! Tests of [`super`]: figures, ratios and differences.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use contracts::sample::TimingSource;
+use contracts::sample::{TimingSource, TokenSource};
 
 use super::*;
 use crate::fixtures;
@@ -98,6 +98,27 @@ fn clocks_are_not_mixed() {
     let rows = rows_of(&offline, &mixed);
     let note = row(&rows, "tpot_ms").note.as_deref();
     assert_eq!(note, Some("a run mixes two clocks"));
+}
+
+#[test]
+fn events_are_not_compared_with_tokens() {
+    let base = [run("ch01", Mode::Online, &[100.0; 6])];
+    let mut candidate = [run("ch02", Mode::Online, &[100.0; 6])];
+    for sample in &mut candidate[0].samples {
+        sample.token_source = Some(TokenSource::Events);
+    }
+    let rows_of = |base: &[RunWithSamples], candidate: &[RunWithSamples]| {
+        rows(&side(base), &side(candidate), true)
+    };
+    let mixed = rows_of(&base, &candidate);
+    for metric in ["tok_per_s", "output_tokens"] {
+        let row = row(&mixed, metric);
+        assert_eq!((row.ratio, row.difference), (None, None), "{metric}");
+        assert!(row.note.as_ref().unwrap().contains("--tokenizer"));
+    }
+    assert_eq!(row(&mixed, "req_per_s").ratio, Some(1.0));
+    let alike = rows_of(&candidate, &candidate);
+    assert_eq!(row(&alike, "tok_per_s").ratio, Some(1.0));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn an_open_loop_shows_where_requests_wait() {
     let run = saturated();
     insta::assert_snapshot!("open_loop_text", run_text(&run));
     let figures = Online::of(&run).unwrap();
-    let markdown = markdown(&figures, &run.run.status.validity);
+    let markdown = markdown(&figures, &run.run.status);
     insta::assert_snapshot!("open_loop_markdown", markdown);
 }
 
