@@ -15,6 +15,7 @@ mod drive;
 pub mod event_times;
 mod files;
 mod gauges;
+mod hidden;
 mod offline;
 mod online;
 mod schedule;

@@ -18,6 +18,7 @@ use super::settle::Over;
 use super::shelf::{Group, Taker};
 use crate::load::client::{Client, Ended};
 use crate::load::clock::Clock;
+use crate::load::hidden::Hidden;
 use crate::load::online::OnlineJob;
 use crate::load::tally::{DriveOutcome, Phase, Tally, spool_gone};
 use crate::load::workload::{Body, BodyError};
@@ -218,6 +219,7 @@ impl Floor {
     /// Counts a request that ended, and sends it on.
     async fn hand_on(&self, sample: Sample, ended: Ended, end_ns: u64, phase: Phase) {
         let error = ended.answer.failure(&ended.end);
+        let error = error.map(|error| Hidden::of(&self.job.headers).mask(error));
         let failed = {
             let mut books = self.books.borrow_mut();
             books.flight.end(end_ns);

@@ -39,6 +39,7 @@ use self::plan::Plan;
 use self::shelf::Shelf;
 use super::client::{ClientConfig, Shared};
 use super::clock::Clock;
+use super::hidden::Hidden;
 use super::online::OnlineJob;
 use super::tally::{DriveEnd, DriveOutcome, Phase, PhaseCount, spool_gone};
 
@@ -140,7 +141,9 @@ fn start(
         asked.usage_refused()
     });
     let bodies = bodies.map_err(no_thread)?;
-    let (settle, all_taken) = settle::start(out, job.counter.clone()).map_err(no_thread)?;
+    let hidden = Hidden::of(&job.headers);
+    let settle = settle::start(out, job.counter.clone(), hidden);
+    let (settle, all_taken) = settle.map_err(no_thread)?;
     let (tell, ended) = oneshot::channel();
     let work = move || {
         // No signals, no processes: their drivers would be asked at each turn.

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::load::answer::TokenCounter;
 use crate::load::client::Ended;
+use crate::load::hidden::Hidden;
 
 /// Answers that wait to be settled: the last ones of a thousand streams that end together. A full
 /// queue holds back the slots whose answers do not fit, and so their next requests, which then
@@ -27,6 +28,7 @@ pub(super) struct Over {
 pub(super) fn start(
     out: mpsc::Sender<Sample>,
     counter: Option<TokenCounter>,
+    hidden: Hidden,
 ) -> io::Result<(mpsc::Sender<Over>, oneshot::Receiver<bool>)> {
     let (queue, mut waiting) = mpsc::channel(SETTLE_QUEUE_MAX);
     let (tell, all_taken) = oneshot::channel();
@@ -35,7 +37,7 @@ pub(super) fn start(
         .spawn(move || {
             let mut taken = true;
             while let Some(over) = waiting.blocking_recv() {
-                let sample = settled(over, counter.as_ref());
+                let sample = settled(over, counter.as_ref(), &hidden);
                 taken = out.blocking_send(sample).is_ok();
                 if !taken {
                     break;
@@ -47,10 +49,11 @@ pub(super) fn start(
     Ok((queue, all_taken))
 }
 
-fn settled(over: Over, counter: Option<&TokenCounter>) -> Sample {
+fn settled(over: Over, counter: Option<&TokenCounter>, hidden: &Hidden) -> Sample {
     let Over { mut sample, ended } = over;
     if let Some(Ended { answer, end }) = ended {
         answer.settle(&mut sample, end, counter);
     }
+    sample.error = sample.error.map(|error| hidden.mask(error));
     sample
 }
