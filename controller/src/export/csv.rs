@@ -157,7 +157,11 @@ fn definition(run: &RunRecord) -> String {
 fn validity(run: &RunRecord) -> String {
     let judged = show::validity::is_judged(run);
     let verdict = run.status.validity.verdict;
-    judged.then(|| snake(&verdict)).unwrap_or_default()
+    if judged {
+        snake(&verdict)
+    } else {
+        String::new()
+    }
 }
 
 fn error_class(sample: &Sample) -> String {
