@@ -192,12 +192,13 @@ fn text(
     let _ = writeln!(text, "Agents    {}", agents.join(", "));
     if let Some(run) = plan.runs.first() {
         let work = &plan.request.workload;
+        let ceiling = work::ceiling(work).map(|words| format!(", {words} each"));
         let _ = writeln!(
             text,
-            "Workload  {}, {}, {} each ({})",
+            "Workload  {}, {}{} ({})",
             work.model,
             work::prompts_short(&work.prompts),
-            work::ceiling(work),
+            ceiling.unwrap_or_default(),
             run.workload_key.get(..12).unwrap_or_default(),
         );
     }

@@ -21,29 +21,29 @@ pub fn workload_words(workload: &Workload) -> String {
             workload.warmup
         ),
         load(&workload.load),
-        ceiling(workload),
+        ceiling(workload).unwrap_or_default(),
         sampling(&workload.sampling),
     ];
     match workload.cache {
         CacheState::AsIs => {}
         state => parts.push(format!("{} cache", words::snake(&state))),
     }
+    parts.retain(|part| !part.is_empty());
     parts.join(", ")
 }
 
-/// What an answer may have: `at most 40 tokens`, or what its prompt brings along.
-pub fn ceiling(workload: &Workload) -> String {
+/// The one ceiling of all answers, `at most 40 tokens`; none where each prompt has its own.
+pub fn ceiling(workload: &Workload) -> Option<String> {
     match &workload.prompts {
-        PromptSource::Pairs { .. } => "at most its answers' tokens".to_owned(),
-        PromptSource::Trace { .. } => "at most its tokens".to_owned(),
-        PromptSource::Synthetic {
-            output: Some(output),
-            ..
-        } => format!("at most {} tokens", length(output)),
+        PromptSource::Pairs { .. }
+        | PromptSource::Trace { .. }
+        | PromptSource::Synthetic {
+            output: Some(_), ..
+        } => None,
         PromptSource::Texts { .. }
         | PromptSource::Synthetic { output: None, .. }
         | PromptSource::Conversations { .. } => {
-            format!("at most {} tokens", workload.sampling.max_tokens)
+            Some(format!("at most {} tokens", workload.sampling.max_tokens))
         }
     }
 }
