@@ -147,7 +147,6 @@ fn sent_in_order(samples: &[Sample]) -> Vec<u64> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
