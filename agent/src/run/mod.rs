@@ -373,7 +373,8 @@ fn accepted(request: StartRun, grace: Duration) -> RunStatus {
         provenance: None,
         validity: Validity::default(),
         lifecycle: Lifecycle {
-            grace_ms: u64::try_from(grace.as_millis()).ok(),
+            // Of a server that runs already there is nothing to wait for.
+            grace_ms: u64::try_from(grace.as_millis()).ok().filter(|ms| *ms > 0),
             ..Lifecycle::default()
         },
         samples: None,

@@ -125,6 +125,10 @@ fn flags_that_contradict_each_other_are_named() {
             &["--extra", "a=1", "--extra", "a=2"],
             &["--extra a", "twice"],
         ),
+        (
+            &["--option", "a=1", "--option", "a=2"],
+            &["--option a", "twice"],
+        ),
         (&["--url", "http://x:1"], &["--url", "--chapter"]),
         (&["--served-model-name", "m"], &["--url"]),
     ];

@@ -150,11 +150,22 @@ pub fn arms(config: &Config, args: ArmArgs) -> anyhow::Result<Arms> {
         threads: threads
             .map(|n| between("--threads", n, 1, defaults::THREADS_MAX))
             .transpose()?,
-        options: args.option.into_iter().collect(),
+        options: options(args.option)?,
         repeat,
         order: config.required("order", args.order, values::order)?,
         served_name: args.served_model_name,
     })
+}
+
+/// Of one option given twice only one would count, and nobody would see which.
+fn options(given: Vec<(String, String)>) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut options = BTreeMap::new();
+    for (name, value) in given {
+        if options.insert(name.clone(), value).is_some() {
+            return Err(usage(format!("--option {name}: it is given twice")));
+        }
+    }
+    Ok(options)
 }
 
 /// How a server is asked: whether for a stream, on how many connections, with what more.

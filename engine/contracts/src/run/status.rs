@@ -182,6 +182,7 @@ pub struct Lifecycle {
     #[serde(default)]
     pub ready_ms: Option<f64>,
     /// SIGTERM to SIGKILL, as this run has it: the spec's, or the longer one of the engine's entry.
+    /// None: at once, or nothing is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
     /// SIGTERM to nothing left.
