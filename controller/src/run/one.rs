@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contracts::api::{ErrorCode, StartRun};
 use contracts::defaults::RUN_DEADLINE;
-use contracts::run::{Lifecycle, RunFailure, RunState, RunStatus, Stage, Validity};
+use contracts::run::{EngineRef, Lifecycle, RunFailure, RunState, RunStatus, Stage, Validity};
 use tokio::time::Instant;
 use ulid::Ulid;
 
@@ -18,6 +18,9 @@ use crate::stats::gaps::GapCounts;
 /// How often a start that was not answered is sent again; the same id never starts twice.
 const START_TRIES: u32 = 3;
 const START_PAUSE: Duration = Duration::from_millis(500);
+/// An agent notices so much later at most that we have given up a look at a server, which it does
+/// not begin a run beside.
+const LOOK_ENDS: Duration = Duration::from_secs(3);
 /// How often a busy agent is asked again, under `--wait`.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -71,7 +74,11 @@ async fn start(session: &Session<'_>, host: &Host, run: &RunRecord) -> Result<()
         deadline_s: run.status.deadline_s,
         secrets: session.secrets.clone(),
     };
-    let wait = Duration::from_millis(request.spec.limits.device_wait_ms);
+    let mut wait = Duration::from_millis(request.spec.limits.device_wait_ms);
+    let is_url = matches!(request.spec.arm.engine, EngineRef::Url { .. });
+    if is_url && run.server_report.is_none() {
+        wait = wait.max(LOOK_ENDS);
+    }
     let busy_until = Instant::now() + wait;
     let mut tries = 0;
     loop {
