@@ -36,7 +36,6 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A run that is longer is ended as failed.
 pub const RUN_DEADLINE: Duration = Duration::from_secs(4 * 3600);
 
-
 /// All probes of `doctor` together: about twenty short answers of a slow server.
 pub const DOCTOR_TIME: Duration = Duration::from_secs(600);
 /// One probe of `doctor`, at most 64 tokens.
