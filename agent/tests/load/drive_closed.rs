@@ -64,7 +64,8 @@ async fn slots_hand_over_from_warm_up_to_measurement() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_warm_up_the_first_wave_is_measured() {
-    let server = Queueing::start(8, |_| Duration::from_millis(20)).await;
+    // Long enough for all four to be there before the first is answered, on a busy machine too.
+    let server = Queueing::start(8, |_| Duration::from_millis(400)).await;
     let mut job = job(&server.url, 0, 9);
     job.load = Load::Closed { concurrency: 4 };
     let driven = drive_on(server.clock, &job, &CancellationToken::new()).await;
