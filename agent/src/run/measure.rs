@@ -170,6 +170,13 @@ fn doubt(run: &Run, end: &DriveEnd, seen: &Gauges) {
             record.warn(code, format!("in {answers} {words}"));
         }
     }
+    let unstored = end.gauges.as_ref().map_or(0, |gauges| gauges.unstored);
+    if unstored > 0 {
+        let message = format!(
+            "{unstored} more requests were due and not sent when the run was ended; they are not among its samples"
+        );
+        record.warn("unsent_not_stored", message);
+    }
     let mut doubts = Vec::new();
     record.update(|status| {
         let validity = &mut status.validity;

@@ -75,6 +75,21 @@ async fn a_cancel_of_an_open_loop_marks_what_waited() {
     assert_eq!(indices, (0..samples.len()).collect::<Vec<_>>());
 }
 
+/// Samples of what was never sent all say the same: beyond a number they are counted, not stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_arrival_is_dropped_in_silence() {
+    let server = Queueing::start(1, |_| Duration::from_secs(60)).await;
+    let mut job = job(&server.url, 0, 12_000);
+    job.load = Load::Burst {
+        max_in_flight: Some(1),
+    };
+    let driven = drive_on(server.clock, &job, &cancel_after(400)).await;
+    assert_eq!(driven.end.outcome, DriveOutcome::Cancelled);
+    let unstored = driven.end.gauges.as_ref().unwrap().unstored;
+    assert!(unstored > 0);
+    assert_eq!(driven.samples.len() + unstored as usize, 12_000);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_while_connecting_leaves_no_sample() {
     let full = support::FullListener::open();

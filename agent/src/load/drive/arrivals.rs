@@ -204,6 +204,7 @@ impl Dispatch {
     /// Samples of arrivals that were due when sending ended.
     async fn unsent(&mut self, due_offsets_ns: &[u64], base_ns: u64) {
         let floor = Rc::clone(&self.floor);
+        floor.unstored(due_offsets_ns.len().saturating_sub(UNSENT_SAMPLES_MAX));
         let job = &floor.job;
         for offset_ns in due_offsets_ns.iter().take(UNSENT_SAMPLES_MAX) {
             if self.next.0 == Phase::Warmup && self.next.1 >= job.warmup {

@@ -15,6 +15,8 @@ pub(super) struct Books {
     pub flight: Flight,
     /// Why the drive ends before its time.
     pub outcome: Option<DriveOutcome>,
+    /// Arrivals that were due and not sent, beyond those that became samples.
+    pub unstored: u32,
     begun: Option<Phase>,
     /// CPU time of this thread, and the clock, when measuring began.
     cpu: Option<(Duration, u64)>,
@@ -26,6 +28,8 @@ pub(super) struct Closed {
     pub flight: Flight,
     /// Why the drive has failed, if it has.
     pub outcome: Option<DriveOutcome>,
+    /// As in [`Books`].
+    pub unstored: u32,
     /// CPU time of this thread over the time since measuring began.
     pub busy_share: Option<f64>,
 }
@@ -36,6 +40,7 @@ impl Books {
             tally,
             flight: Flight::default(),
             outcome: None,
+            unstored: 0,
             begun: None,
             cpu: None,
         }
@@ -81,6 +86,7 @@ impl Books {
             outcome: self.outcome.or_else(|| self.tally.finish()),
             tally: self.tally,
             flight: self.flight,
+            unstored: self.unstored,
             busy_share,
         }
     }

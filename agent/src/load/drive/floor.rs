@@ -270,6 +270,13 @@ impl Floor {
         self.send_on(Over { sample, ended }, phase.stage()).await;
     }
 
+    /// So many more were due and not sent, of which no samples are stored.
+    pub fn unstored(&self, arrivals: usize) {
+        let arrivals = u32::try_from(arrivals).unwrap_or(u32::MAX);
+        let mut books = self.books.borrow_mut();
+        books.unstored = books.unstored.saturating_add(arrivals);
+    }
+
     /// The connections of the first requests could not be opened: the first of them has failed so,
     /// and with it the run.
     pub async fn unopened(&self, error: SampleError) {

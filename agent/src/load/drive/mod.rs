@@ -65,6 +65,9 @@ pub struct DriveGauges {
     pub first_wave_ms: Option<f64>,
     /// CPU time of the load thread over the time since measuring began.
     pub client_busy_share: Option<f64>,
+    /// Arrivals that were due and not sent when the run was ended, beyond those that are stored as
+    /// samples.
+    pub unstored: u32,
 }
 
 impl DriveGauges {
@@ -194,6 +197,7 @@ async fn drive(floor: Floor, shared: Arc<Shared>, plan: Plan) -> DriveEnd {
         tally,
         flight,
         outcome,
+        unstored,
         busy_share,
     } = floor.close();
     let outcome = outcome.unwrap_or(match cancelled {
@@ -207,6 +211,7 @@ async fn drive(floor: Floor, shared: Arc<Shared>, plan: Plan) -> DriveEnd {
         waiting_max: flight.waiting_max(),
         first_wave_ms: flight.first_wave_ms(),
         client_busy_share: busy_share,
+        unstored,
         ..gauges
     });
     end
