@@ -191,20 +191,8 @@ impl Endpoints {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use super::super::exchange::{Answer, End};
-    use super::super::head::Head;
     use super::*;
-
-    fn reply(status: u16, body: &str) -> Reply {
-        Ok(Answer {
-            head: Head {
-                status,
-                ..Head::default()
-            },
-            body: body.as_bytes().to_vec(),
-            end: End::Whole,
-        })
-    }
+    use crate::doctor::testing::reply;
 
     #[test]
     fn the_model_is_the_one_asked_for_or_the_first_listed() {

@@ -130,20 +130,8 @@ async fn extensions(asker: &Asker, route: Route, model: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exchange::{Answer, End};
-    use super::super::head::Head;
     use super::*;
-
-    fn reply(status: u16, body: &str) -> Reply {
-        Ok(Answer {
-            head: Head {
-                status,
-                ..Head::default()
-            },
-            body: body.as_bytes().to_vec(),
-            end: End::Whole,
-        })
-    }
+    use crate::doctor::testing::reply;
 
     #[test]
     fn only_an_error_object_with_4xx_is_as_the_api_has_it() {

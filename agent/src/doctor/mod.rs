@@ -17,6 +17,8 @@ mod obeys;
 mod report;
 mod shape;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod whole;
 
 use std::time::Duration;

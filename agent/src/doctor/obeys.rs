@@ -153,25 +153,14 @@ fn seed(replies: &[Reply; 3]) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exchange::{Answer, End, Trouble};
-    use super::super::head::Head;
+    use super::super::exchange::Trouble;
     use super::super::whole::Counts;
     use super::*;
+    use crate::doctor::testing::reply;
 
-    fn reply(text: &str, finish: &str) -> Reply {
+    fn said(text: &str, finish: &str) -> Reply {
         let body = json!({"choices": [{"text": text, "finish_reason": finish}]});
-        answer(200, &body.to_string())
-    }
-
-    fn answer(status: u16, body: &str) -> Reply {
-        Ok(Answer {
-            head: Head {
-                status,
-                ..Head::default()
-            },
-            body: body.as_bytes().to_vec(),
-            end: End::Whole,
-        })
+        reply(200, &body.to_string())
     }
 
     #[test]
@@ -197,11 +186,11 @@ mod tests {
 
     #[test]
     fn ignoring_the_end_is_told_only_where_there_is_one() {
-        let (stop, length) = (reply("OK", "stop"), reply("OK OK", "length"));
+        let (stop, length) = (said("OK", "stop"), said("OK OK", "length"));
         for (plain, ignoring, grade) in [
             (&stop, &length, Grade::Fine),
             (&stop, &stop, Grade::Limits),
-            (&stop, &answer(400, ""), Grade::Limits),
+            (&stop, &reply(400, ""), Grade::Limits),
             (&stop, &Err(Trouble::Closed), Grade::Unknown),
             (&length, &length, Grade::Unknown),
         ] {
@@ -212,12 +201,12 @@ mod tests {
 
     #[test]
     fn draws_repeat_by_seed() {
-        let [a, b] = ["a", "b"].map(|text| reply(text, "length"));
+        let [a, b] = ["a", "b"].map(|text| said(text, "length"));
         let grade = |replies: [&Reply; 3]| seed(&replies.map(Clone::clone)).grade;
         assert_eq!(grade([&a, &a, &b]), Grade::Fine);
         assert_eq!(grade([&a, &a, &a]), Grade::Unknown);
         assert_eq!(grade([&a, &b, &b]), Grade::Limits);
-        assert_eq!(grade([&answer(400, ""), &a, &b]), Grade::Limits);
+        assert_eq!(grade([&reply(400, ""), &a, &b]), Grade::Limits);
         assert_eq!(greedy(&[a.clone(), a.clone()]).grade, Grade::Fine);
         assert_eq!(greedy(&[a, b]).grade, Grade::Limits);
     }

@@ -159,20 +159,9 @@ pub fn shape(answer: &Answer) -> Shape {
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use super::super::exchange::{End, Trouble};
-    use super::super::head::Head;
+    use super::super::exchange::Trouble;
     use super::*;
-
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer {
-            head: Head {
-                status,
-                ..Head::default()
-            },
-            body: body.as_bytes().to_vec(),
-            end: End::Whole,
-        }
-    }
+    use crate::doctor::testing::answer;
 
     #[test]
     fn a_whole_answer_of_either_endpoint() {
