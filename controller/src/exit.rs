@@ -13,8 +13,12 @@ pub enum Exit {
     Usage,
     /// An agent is unreachable or refused.
     Agent,
+    /// Slower, under `--fail-on slower`.
+    Slower,
     /// Two sides that cannot be compared.
     NotComparable,
+    /// No verdict, under `--require-verdict`.
+    Undecided,
     /// Interrupted, after the server was stopped.
     Interrupted,
 }
@@ -27,7 +31,9 @@ impl Exit {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Agent => 3,
+            Self::Slower => 10,
             Self::NotComparable => 11,
+            Self::Undecided => 12,
             Self::Interrupted => 130,
         }
     }
@@ -36,11 +42,13 @@ impl Exit {
     pub fn worse(self, other: Self) -> Self {
         let rank = |exit: Self| match exit {
             Self::Done => 0,
-            Self::NotComparable => 1,
-            Self::Failed => 2,
-            Self::Agent => 3,
-            Self::Usage => 4,
-            Self::Interrupted => 5,
+            Self::Undecided => 1,
+            Self::Slower => 2,
+            Self::NotComparable => 3,
+            Self::Failed => 4,
+            Self::Agent => 5,
+            Self::Usage => 6,
+            Self::Interrupted => 7,
         };
         if rank(other) > rank(self) {
             other

@@ -9,7 +9,7 @@ use contracts::run::{
 };
 use contracts::sample::{ErrorClass, Sample, SampleError, TimingSource, TokenSource};
 
-use crate::record::{RunRecord, RunWithSamples};
+use crate::record::{RunRecord, RunWithSamples, SessionFacts};
 use crate::stats::bench::bench_stats;
 use crate::stats::gaps::GapCounts;
 use crate::stats::window::Shape;
@@ -34,10 +34,13 @@ pub fn run(id: &str, engine: &str, mode: Mode) -> RunRecord {
         label: None,
         tags: BTreeMap::new(),
         controller_build: "0.1.0+abc1234".to_owned(),
+        look: 0,
+        session: SessionFacts::default(),
         created_unix_ms: NOON_UNIX_MS,
         status: status(id, engine, mode),
         stats: None,
         server_report: None,
+        file: None,
     }
 }
 

@@ -39,6 +39,12 @@ pub struct RunRecord {
     pub tags: BTreeMap<String, String>,
     /// Build of the controller.
     pub controller_build: String,
+    /// 0: planned when the session began; 1, 2, …: added when it was extended.
+    #[serde(default)]
+    pub look: u32,
+    /// How its session was planned.
+    #[serde(default)]
+    pub session: SessionFacts,
     /// When the controller made it, for people.
     pub created_unix_ms: i64,
     /// The agent's last word: spec, state, failure, provenance, validity, lifecycle.
@@ -48,6 +54,26 @@ pub struct RunRecord {
     /// What was known of its server when the run was made; none for engines of agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_report: Option<StoredReport>,
+    /// The export that it was read from (`file:`); none for the database.
+    #[serde(skip)]
+    pub file: Option<String>,
+}
+
+/// How a session was planned.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionFacts {
+    /// `abba` or `blocked`.
+    pub run_order: String,
+    /// Seed of the order of the arms; 0: as they were named.
+    pub order_seed: u64,
+    /// Passes over the arms that were planned at first.
+    pub repeat_count: u32,
+    /// How often it may be extended, as was said at its first run.
+    pub max_extend: u32,
+    /// How often it has been extended.
+    pub extended_count: u32,
+    /// When it was made, for people.
+    pub created_unix_ms: i64,
 }
 
 /// What `doctor` found of a server.

@@ -43,6 +43,7 @@ pub fn state() -> HostState {
         load_1m: LoadAverage::current().map_or(0.0, |load| f64::from(load.one)),
         memory_available_bytes: room.chain(available).min().unwrap_or_default(),
         now_unix_ms: now.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)),
+        ..HostState::default()
     }
 }
 

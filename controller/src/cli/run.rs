@@ -94,6 +94,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         label: args.label,
         tags: args.tag.into_iter().collect(),
         session_id: Ulid::generate().to_string(),
+        created_unix_ms: crate::now_unix_ms(),
         interrupt: &interrupt,
         console: &console,
     };

@@ -9,6 +9,7 @@
 
 pub mod cell;
 mod facts;
+pub mod judge;
 pub mod lint;
 pub mod outputs;
 pub mod pairing;

@@ -6,8 +6,10 @@
 //! [`super::lint`]'s business.
 
 use contracts::run::{Mode, RunState};
+use serde::Serialize;
 
 use crate::compare::CompareError;
+use crate::compare::judge::Design;
 use crate::compare::lint::{Reason, ReasonCode};
 use crate::record::RunRecord;
 use crate::selector::{Head, Selector};
@@ -35,10 +37,29 @@ pub struct Pair {
     pub base: Group,
     /// What is judged.
     pub candidate: Group,
+    /// How their runs stand against each other.
+    pub design: Design,
+    /// Runs that a rule left out, each with the rule.
+    pub excluded: Vec<Excluded>,
+    /// Why there are numbers and no verdict, where the user asked for numbers all the same.
+    pub withheld: Vec<String>,
     /// What already forbids the comparison.
     pub reasons: Vec<Reason>,
     /// Footnotes.
     pub notes: Vec<String>,
+}
+
+/// A run that a rule fixed beforehand left out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Excluded {
+    /// The run.
+    pub run_id: String,
+    /// `base` or `candidate`.
+    pub side: &'static str,
+    /// Its block.
+    pub block: u32,
+    /// `it failed (load): …`, `its block's other run failed`, `throttled`, …
+    pub why: String,
 }
 
 /// Runs of one arm and one build in one session.
@@ -236,6 +257,9 @@ fn choose(base: &[&RunRecord], candidate: &[&RunRecord]) -> Option<Pair> {
     Some(Pair {
         base,
         candidate,
+        design: Design::Unpaired,
+        excluded: Vec::new(),
+        withheld: Vec::new(),
         reasons,
         notes,
     })

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::{Exit, usage};
 use crate::fleet::AgentClient;
 use crate::plan::Plan;
-use crate::record::{RunRecord, RunWithSamples};
+use crate::record::{RunRecord, RunWithSamples, SessionFacts};
 use crate::store::{NewSession, Store, StoreError};
 use progress::Console;
 
@@ -50,6 +50,8 @@ pub struct Session<'a> {
     pub tags: BTreeMap<String, String>,
     /// ULID.
     pub session_id: String,
+    /// When it was made, for people.
+    pub created_unix_ms: i64,
     /// Set by the first Ctrl-C.
     pub interrupt: &'a CancellationToken,
     /// What people see.
@@ -165,14 +167,24 @@ impl Session<'_> {
     async fn create(&self) -> Result<(), StoreError> {
         let session = NewSession {
             session_id: self.session_id.clone(),
-            run_order: self.plan.request.order.word().to_owned(),
-            repeat_count: self.plan.request.repeat,
+            facts: self.facts(),
             label: self.label.clone(),
             tags: self.tags.clone(),
             controller_build: crate::build(),
-            created_unix_ms: crate::now_unix_ms(),
         };
         self.store.create_session(&session).await
+    }
+
+    /// How it was planned, as each of its runs tells.
+    fn facts(&self) -> SessionFacts {
+        SessionFacts {
+            run_order: self.plan.request.order.word().to_owned(),
+            order_seed: 0,
+            repeat_count: self.plan.request.repeat,
+            max_extend: 0,
+            extended_count: 0,
+            created_unix_ms: self.created_unix_ms,
+        }
     }
 
     fn ended(&self, mut outcome: Outcome) -> Outcome {

@@ -138,10 +138,13 @@ fn new_record(session: &Session<'_>, host: &Host, planned: &PlannedRun) -> RunRe
         label: session.label.clone(),
         tags: session.tags.clone(),
         controller_build: crate::build(),
+        look: 0,
+        session: session.facts(),
         created_unix_ms: crate::now_unix_ms(),
         status,
         stats: None,
         server_report: None,
+        file: None,
     }
 }
 

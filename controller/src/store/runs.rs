@@ -7,7 +7,7 @@ use sqlx::{Row, Sqlite};
 
 use super::rows::{parse_json, parse_word, read_floats, uncount, word};
 use super::{Store, StoreError, server_reports};
-use crate::record::RunRecord;
+use crate::record::{RunRecord, SessionFacts};
 
 /// Which runs; the default is all of them.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +22,8 @@ pub struct RunFilter {
 const AMBIGUOUS_SHOWN: u32 = 3;
 
 const SELECT: &str = "select run.*, session.label, session.tags_json, session.controller_build, \
+     session.run_order, session.order_seed, session.repeat_count, session.max_extend, \
+     session.extended_count, session.created_unix_ms as session_created_unix_ms, \
      host.hostname, bench_stats.req_per_s, bench_stats.tok_per_s, \
      bench_stats.wall_ms, bench_stats.output_tokens, bench_stats.n_runs, bench_stats.ttft_ms, \
      bench_stats.tpot_ms, bench_stats.wall_times_ms, \
@@ -175,12 +177,22 @@ impl Store {
                 label: row.try_get("label")?,
                 tags: parse_json(&tags).map_err(|why| Problem::Bad("tags_json", why))?,
                 controller_build: row.try_get("controller_build")?,
+                look: row.try_get("look")?,
+                session: SessionFacts {
+                    run_order: row.try_get("run_order")?,
+                    order_seed: uncount(row.try_get("order_seed")?),
+                    repeat_count: row.try_get("repeat_count")?,
+                    max_extend: row.try_get("max_extend")?,
+                    extended_count: row.try_get("extended_count")?,
+                    created_unix_ms: row.try_get("session_created_unix_ms")?,
+                },
                 created_unix_ms: row.try_get("created_unix_ms")?,
                 status: read_status(row)?,
                 stats: read_stats(row)?,
                 server_report: server_reports::read(row)?
                     .transpose()
                     .map_err(|why| Problem::Bad("report_json", why))?,
+                file: None,
             })
         };
         get().map_err(|problem| match problem {

@@ -9,25 +9,21 @@ use sqlx::{Sqlite, Transaction};
 
 use super::rows::{count, json, word};
 use super::{Store, StoreError};
-use crate::record::RunRecord;
+use crate::record::{RunRecord, SessionFacts};
 
 /// A session to be stored.
 #[derive(Debug, Clone)]
 pub struct NewSession {
     /// ULID.
     pub session_id: String,
-    /// `abba` or `blocked`.
-    pub run_order: String,
-    /// Passes over the arms.
-    pub repeat_count: u32,
+    /// How it was planned; its `created_unix_ms` is when it was made.
+    pub facts: SessionFacts,
     /// `--label`.
     pub label: Option<String>,
     /// `--tag k=v`.
     pub tags: BTreeMap<String, String>,
     /// Build of the controller.
     pub controller_build: String,
-    /// For people.
-    pub created_unix_ms: i64,
 }
 
 /// What storing the end of a run came to.
@@ -49,17 +45,19 @@ impl Store {
     /// What SQLite says.
     pub async fn create_session(&self, session: &NewSession) -> Result<(), StoreError> {
         sqlx::query(
-            "insert into session (session_id, run_order, repeat_count, label, tags_json,
-                                  controller_build, created_unix_ms)
-             values (?, ?, ?, ?, ?, ?, ?)",
+            "insert into session (session_id, run_order, order_seed, repeat_count, max_extend,
+                                  label, tags_json, controller_build, created_unix_ms)
+             values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(&session.session_id)
-        .bind(&session.run_order)
-        .bind(session.repeat_count)
+        .bind(&session.facts.run_order)
+        .bind(count(session.facts.order_seed))
+        .bind(session.facts.repeat_count)
+        .bind(session.facts.max_extend)
         .bind(&session.label)
         .bind(json(&session.tags))
         .bind(&session.controller_build)
-        .bind(session.created_unix_ms)
+        .bind(session.facts.created_unix_ms)
         .execute(&self.pool)
         .await
         .map_err(|error| self.error(&error))?;
@@ -182,8 +180,8 @@ async fn insert_run(
         "insert into run (run_id, session_id, arm_letter, block, position, agent_name, agent_id,
                           host_fingerprint, engine, mode, model, workload_key, created_unix_ms,
                           state, spec_json, deadline_s, accepted_unix_ms, warnings_json,
-                          validity_json, lifecycle_json, server_report_id)
-         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                          validity_json, lifecycle_json, server_report_id, look)
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(&run.run_id)
     .bind(&run.session_id)
@@ -206,6 +204,7 @@ async fn insert_run(
     .bind(json(&run.status.validity))
     .bind(json(&run.status.lifecycle))
     .bind(run.server_report.as_ref().map(|stored| &stored.report_id))
+    .bind(run.look)
     .execute(&mut **transaction)
     .await?;
     Ok(())

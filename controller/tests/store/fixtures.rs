@@ -12,7 +12,7 @@ use contracts::run::{
 };
 use contracts::sample::{ErrorClass, EventTimes, Sample, SampleError, TimingSource, TokenSource};
 use contracts::stats::BenchStats;
-use controller::record::RunRecord;
+use controller::record::{RunRecord, SessionFacts};
 use controller::store::{NewSession, Store};
 
 pub fn spec() -> RunSpec {
@@ -77,6 +77,13 @@ pub fn queued(run_id: &str, session_id: &str) -> RunRecord {
         label: Some("nightly".to_owned()),
         tags: BTreeMap::from([("who".to_owned(), "me".to_owned())]),
         controller_build: "0.1.0+abc".to_owned(),
+        look: 0,
+        session: SessionFacts {
+            run_order: "abba".to_owned(),
+            repeat_count: 1,
+            created_unix_ms: 1,
+            ..SessionFacts::default()
+        },
         created_unix_ms: 1_700_000_000_000,
         status: RunStatus {
             run_id: run_id.to_owned(),
@@ -94,6 +101,7 @@ pub fn queued(run_id: &str, session_id: &str) -> RunRecord {
         },
         stats: None,
         server_report: None,
+        file: None,
     }
 }
 
@@ -246,12 +254,15 @@ pub fn host() -> HostFacts {
 pub async fn session(store: &Store, session_id: &str) {
     let session = NewSession {
         session_id: session_id.to_owned(),
-        run_order: "abba".to_owned(),
-        repeat_count: 1,
+        facts: SessionFacts {
+            run_order: "abba".to_owned(),
+            repeat_count: 1,
+            created_unix_ms: 1,
+            ..SessionFacts::default()
+        },
         label: Some("nightly".to_owned()),
         tags: BTreeMap::from([("who".to_owned(), "me".to_owned())]),
         controller_build: "0.1.0+abc".to_owned(),
-        created_unix_ms: 1,
     };
     store.create_session(&session).await.unwrap();
 }

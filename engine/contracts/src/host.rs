@@ -87,6 +87,34 @@ pub struct HostState {
     pub memory_available_bytes: u64,
     /// For people: clocks of two machines are never compared.
     pub now_unix_ms: i64,
+    /// Clock of the cores now, their mean, where it can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_mhz: Option<f64>,
+    /// The hottest sensor of the processor, where it can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_celsius: Option<f64>,
+    /// A state for each GPU that NVML sees.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuState>,
+}
+
+/// Facts of a GPU that change; none where NVML does not tell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GpuState {
+    /// As NVML counts.
+    pub index: u32,
+    /// Clock of the multiprocessors.
+    #[serde(default)]
+    pub sm_clock_mhz: Option<u32>,
+    /// Temperature of the die.
+    #[serde(default)]
+    pub celsius: Option<u32>,
+    /// Why its clock is held down (`sw_thermal_slowdown`, `hw_power_brake`, …); idling is none.
+    #[serde(default)]
+    pub throttled_by: Vec<String>,
+    /// Processes on it that are not ours, `name (pid 123)`.
+    #[serde(default)]
+    pub foreign_processes: Vec<String>,
 }
 
 /// A row of the chapters' table.

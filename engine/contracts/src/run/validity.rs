@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::HostState;
+
 /// Figures that say whether a measurement can be believed. Shares are 0 to 1, of the measured
 /// requests unless they say otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -58,6 +60,11 @@ pub struct Validity {
     pub reconnected: u32,
     /// Median wall time of the last third of the requests over that of the first, less 1.
     pub drift_share: Option<f64>,
+
+    /// The machine right before the engine was started.
+    pub host_before: Option<HostState>,
+    /// The machine right after the last request, the engine still there.
+    pub host_after: Option<HostState>,
 
     /// What follows.
     pub verdict: Soundness,
