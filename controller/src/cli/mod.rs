@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod doctor;
 mod dry_run;
+mod measure;
 mod resume;
 mod run;
 mod runs;
@@ -54,8 +55,8 @@ enum Command {
     Agents(agents::Args),
     /// The chapters that can be run
     Chapters(chapters::Args),
-    /// Measure the bench's own error on a host
-    Calibrate(calibrate::Args),
+    /// Measure the bench's own error and noise on a host
+    Calibrate(Box<calibrate::Args>),
     /// What a server of others does, and how its tokens can be counted
     Doctor(doctor::Args),
     /// End a run on its agent, keeping what was measured
@@ -123,7 +124,7 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
         Command::Runs(args) => runs::run(&context, args).await,
         Command::Agents(args) => agents::run(&context, args).await,
         Command::Chapters(args) => chapters::run(&context, args).await,
-        Command::Calibrate(args) => calibrate::run(&context, args).await,
+        Command::Calibrate(args) => calibrate::run(&context, *args).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Cancel(args) => cancel::run(&context, args).await,
         Command::Resume(args) => resume::run(&context, args).await,

@@ -11,6 +11,7 @@ pub mod cell;
 mod facts;
 pub mod judge;
 pub mod lint;
+pub mod noise;
 pub mod outputs;
 pub mod pairing;
 mod reduced;

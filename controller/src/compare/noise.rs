@@ -1,0 +1,185 @@
+//! How much equal runs of one arm differ, metric by metric: the noise floor of `calibrate --runs`.
+//! Pure.
+//!
+//! The values are those that a comparison has of the same runs. What is kept is their spread, never
+//! their level: a floor of one build serves the next.
+
+use serde::Serialize;
+
+use crate::compare::cell::{self, Terms, Unit};
+use crate::compare::judge::{Design, Floor, Rules};
+use crate::compare::{ALPHA, Measured, lint};
+use crate::stats::runs_needed::runs_needed;
+use crate::stats::student::t_quantile;
+
+/// Equal runs that a floor is computed from, at least: of fewer, the spread is known to no better
+/// than a factor of 3 (95 % interval of a standard deviation, by χ² with 3 degrees of freedom).
+pub const FLOOR_RUNS_MIN: u32 = 5;
+
+/// One metric of equal runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Noise {
+    /// For programs: `wall_ms_p50`, … as in a comparison.
+    pub metric: String,
+    /// For people.
+    pub label: String,
+    /// Unit of the mean.
+    pub unit: Unit,
+    /// Whether sides are judged by it.
+    pub primary: bool,
+    /// Geometric mean of the runs' values.
+    pub mean: Option<f64>,
+    /// Standard deviation of their natural logarithms; none where all are equal.
+    pub log_sd: Option<f64>,
+    /// What two single runs must differ by, as a share, for a verdict.
+    pub exceeds: Option<f64>,
+    /// Runs a side that show the margin at this noise.
+    pub runs_needed: Option<u32>,
+    /// Why there is no spread.
+    pub missing: Option<String>,
+}
+
+impl Noise {
+    /// What is stored of it; none where nothing is known of the spread.
+    pub fn floor(&self, run_count: u32, measured_unix_ms: i64) -> Option<Floor> {
+        Some(Floor {
+            log_sd: self.log_sd?,
+            run_count,
+            measured_unix_ms,
+        })
+    }
+}
+
+/// A run that may not be counted, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Uncounted {
+    /// The run.
+    pub run_id: String,
+    /// `it failed (load): …`
+    pub why: String,
+}
+
+/// Why a run is no measure of the host's noise; none of a good one.
+pub fn uncounted(run: &Measured<'_>) -> Option<Uncounted> {
+    let faults = lint::faults("", run).or_else(|| lint::client_bound("", run.run));
+    let why = faults.map(|reason| reason.message)?;
+    Some(Uncounted {
+        run_id: run.run.run_id.clone(),
+        why,
+    })
+}
+
+/// The spread of equal runs, a row for each metric that they have; `margin` is what a comparison
+/// is to find.
+pub fn noise(runs: &[Measured<'_>], margin: f64) -> Vec<Noise> {
+    let terms = Terms {
+        // Figures and no ratios: there is one side, and it stands on both.
+        comparable: false,
+        withheld: None,
+        design: Design::Unpaired,
+        rules: Rules {
+            alpha: ALPHA,
+            margin,
+            looks: 1,
+        },
+        floor: &|_| None,
+    };
+    let count = u32::try_from(runs.len()).unwrap_or(u32::MAX);
+    let of = |row: cell::Row| {
+        let spread = row.base.spread.filter(|log_sd| *log_sd > 0.0);
+        let missing = match (row.base.value, spread) {
+            (Some(_), None) => Some("no spread: every run has the same value".to_owned()),
+            _ => row.base.missing,
+        };
+        Noise {
+            exceeds: spread.and_then(|log_sd| least_difference(log_sd, count)),
+            runs_needed: spread.and_then(|log_sd| runs_needed(log_sd, margin, ALPHA).ok()),
+            metric: row.metric,
+            label: row.label,
+            unit: row.unit,
+            primary: row.primary,
+            mean: row.base.value,
+            log_sd: spread,
+            missing,
+        }
+    };
+    cell::rows(runs, runs, &terms).into_iter().map(of).collect()
+}
+
+/// What two single runs must differ by, as a share, where `run_count` equal ones have this spread:
+/// |log ratio| > t(0.975, m − 1)·s·√2, since both are drawn anew.
+pub fn least_difference(log_sd: f64, run_count: u32) -> Option<f64> {
+    let df = f64::from(run_count.checked_sub(1)?);
+    let t = t_quantile(1.0 - ALPHA / 2.0, df).ok()?;
+    Some((t * log_sd * std::f64::consts::SQRT_2).exp_m1())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use contracts::run::{Mode, RunFailure, RunState, Soundness, Stage};
+
+    use super::*;
+    use crate::fixtures;
+    use crate::record::RunWithSamples;
+
+    fn equal_runs(walls: &[f64]) -> Vec<RunWithSamples> {
+        let run = |(place, wall): (usize, &f64)| {
+            let run = fixtures::run(&format!("01RUN{place}"), "ch02", Mode::Offline);
+            fixtures::with_walls(run, &[*wall; 20])
+        };
+        walls.iter().enumerate().map(run).collect()
+    }
+
+    fn measured(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
+        let of = |run: &RunWithSamples| -> Measured<'_> { Measured::of(run) };
+        runs.iter().map(of).collect()
+    }
+
+    #[test]
+    fn the_spread_is_that_of_logs_and_sets_what_single_runs_must_exceed() {
+        // ln = 0, 0.01, -0.01, 0.02, -0.02 about 100 ms: SD = sqrt(0.001 / 4).
+        let walls = [0.0, 0.01, -0.01, 0.02, -0.02].map(|log: f64| 100.0 * log.exp());
+        let runs = equal_runs(&walls);
+        let rows = noise(&measured(&runs), 0.05);
+        let wall = rows.iter().find(|row| row.metric == "wall_ms_p50").unwrap();
+        assert!(wall.primary);
+        let log_sd = wall.log_sd.unwrap();
+        assert!((log_sd - 0.015_811_388).abs() < 1e-8, "{log_sd}");
+        assert!((wall.mean.unwrap() - 100.0).abs() < 1e-9);
+        // scipy.stats.t.ppf(0.975, 4) = 2.7764451051977987
+        let exceeds = (2.776_445_105 * log_sd * 2f64.sqrt()).exp() - 1.0;
+        assert!((wall.exceeds.unwrap() - exceeds).abs() < 1e-8);
+        assert!(wall.runs_needed.unwrap() >= 3);
+        let floor = wall.floor(5, 7).unwrap();
+        assert_eq!((floor.run_count, floor.measured_unix_ms), (5, 7));
+    }
+
+    #[test]
+    fn runs_without_spread_have_no_floor() {
+        let runs = equal_runs(&[100.0; 5]);
+        let rows = noise(&measured(&runs), 0.05);
+        for row in &rows {
+            assert_eq!(row.floor(5, 0), None, "{}", row.metric);
+            assert!(row.missing.is_some(), "{}", row.metric);
+        }
+        assert!(rows.iter().any(|row| row.mean == Some(100.0)));
+    }
+
+    #[test]
+    fn a_run_that_failed_or_that_its_client_bound_is_not_counted() {
+        let [mut failed, mut bound, good] = <[RunWithSamples; 3]>::try_from(equal_runs(&[1.0; 3]))
+            .unwrap_or_else(|_| unreachable!("three"));
+        failed.run.status.state = RunState::Failed;
+        failed.run.status.failure = Some(RunFailure {
+            stage: Stage::Load,
+            message: "no memory".to_owned(),
+            log_tail: Vec::new(),
+        });
+        bound.run.status.validity.verdict = Soundness::ClientBound;
+        let why = |run: &RunWithSamples| uncounted(&Measured::of(run)).map(|run| run.why);
+        assert!(why(&failed).unwrap().contains("no memory"));
+        assert!(why(&bound).unwrap().contains("client-bound"));
+        assert_eq!(why(&good), None);
+    }
+}
