@@ -43,8 +43,6 @@ pub struct Row {
     pub within_pair: Option<WithinPair>,
     /// What the runs say of it; none of an exploratory row and where the sides are not comparable.
     pub verdict: Option<Verdict>,
-    /// What equal runs differ by on this host, where that is known.
-    pub noise_floor: Option<Floor>,
     /// Why there is no ratio although both have figures.
     pub note: Option<String>,
 }

@@ -34,6 +34,7 @@ pub(crate) fn compared_by(
     let known = Known {
         same_tokens: &|chapter| chapter != "ch12",
         floor: &|_, _| None,
+        now_unix_ms: fixtures::NOON_UNIX_MS,
     };
     compare(&pairings, &samples, &known, options)
 }

@@ -17,13 +17,10 @@ pub(super) fn judge_rows(
     candidate: &[Run<'_>],
     terms: &Terms<'_>,
 ) {
-    for row in rows.iter_mut() {
-        row.noise_floor = (terms.floor)(&row.metric);
-    }
     let family: Vec<usize> = (0..rows.len())
         .filter(|i| rows.get(*i).is_some_and(|row| row.primary && row.ratio.is_some()))
         .collect();
-    let values: Vec<Values> = family.iter().filter_map(|i| Values::of(rows.get(*i)?)).collect();
+    let values: Vec<Values> = family.iter().filter_map(|i| Values::of(rows.get(*i)?, terms)).collect();
     let questions: Vec<Question<'_>> = values.iter().map(|v| v.question(terms)).collect();
     let judgements = judge::judge(&questions, &terms.rules);
     for (i, judgement) in family.iter().zip(judgements) {
@@ -61,7 +58,7 @@ fn verdict(row: &mut Row, terms: &Terms<'_>) -> Verdict {
 
 /// A ratio with its interval, outside of any family.
 fn exploratory(row: &Row, terms: &Terms<'_>) -> Option<Effect> {
-    let values = Values::of(row)?;
+    let values = Values::of(row, terms)?;
     let judgement = judge::judge(&[values.question(terms)], &terms.rules).pop()?;
     Some(Effect {
         p_holm: None,
@@ -91,14 +88,14 @@ struct Values {
 }
 
 impl Values {
-    fn of(row: &Row) -> Option<Self> {
+    fn of(row: &Row, terms: &Terms<'_>) -> Option<Self> {
         row.ratio?;
         Some(Self {
             base: row.base_runs.iter().map(|run| run.value).collect(),
             candidate: row.candidate_runs.iter().map(|run| run.value).collect(),
             // Where neither direction is good there is no verdict that would need one.
             better: row.better.unwrap_or(Better::Lower),
-            floor: row.noise_floor,
+            floor: (terms.floor)(&row.metric),
         })
     }
 

@@ -101,7 +101,6 @@ impl Table<'_, '_> {
             effect: None,
             within_pair: None,
             verdict: None,
-            noise_floor: None,
             note: both
                 .filter(|_| !logs)
                 .map(|_| "no ratio: a run's value is 0".to_owned()),
