@@ -5,6 +5,7 @@
 
 mod agents;
 mod client_floor;
+mod noise_floor;
 mod open;
 mod rows;
 mod runs;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use sqlx::SqlitePool;
 
 pub use agents::AgentRow;
+pub use noise_floor::{FloorKey, NewFloor, NoiseFloors, StoredFloor};
 pub use runs::RunFilter;
 pub use write::{NewSession, Stored};
 
