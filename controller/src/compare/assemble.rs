@@ -4,6 +4,7 @@ use contracts::run::Soundness;
 
 use crate::compare::cell::{self, Row, Terms};
 use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
+use crate::compare::inside;
 use crate::compare::judge::{Floor, Rules, Verdict};
 use crate::compare::lint::{self, Reason};
 use crate::compare::overhead::overhead;
@@ -54,6 +55,7 @@ pub(super) fn cell(
     let mut notes = pair.notes.clone();
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
         notes.extend(runs.iter().flat_map(|run| doubts(name, run.run)));
+        notes.extend(inside::warnings(name, runs));
     }
 
     let kind = kind(base_run, candidate_run);
@@ -107,7 +109,7 @@ pub(super) fn cell(
         word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),
         overall,
         rows,
-        hidden_primaries: Vec::new(),
+        hidden: Vec::new(),
         withheld,
         reasons,
         notes,

@@ -107,8 +107,8 @@ pub struct RunValue {
 pub struct WithinPair {
     /// Candidate / base.
     pub ratio: f64,
-    /// Its 95 % interval; none of too few requests.
-    pub interval: Option<(f64, f64)>,
+    /// Where it would lie at 95 % if requests were independent, which they are not.
+    pub interval: (f64, f64),
 }
 
 /// On what terms the sides of a cell are judged.

@@ -36,6 +36,11 @@ impl Comparison {
         self.steps.iter().flat_map(|step| &step.cells)
     }
 
+    /// Whether every cell is comparable.
+    pub fn comparable(&self) -> bool {
+        self.cells().all(|cell| cell.reasons.is_empty())
+    }
+
     /// Shows only the rows of these metrics. Verdicts, the overall words and the exit code stay
     /// those of all primary metrics: what is not looked at still happened.
     ///
@@ -54,15 +59,14 @@ impl Comparison {
                 known: known.join(", "),
             });
         }
+        self.product.retain(|product| metrics.contains(&product.metric));
         for cell in self.steps.iter_mut().flat_map(|step| &mut step.cells) {
-            let (shown, hidden) = cell
-                .rows
-                .drain(..)
-                .partition(|row| metrics.contains(&row.metric));
+            let rows = std::mem::take(&mut cell.rows);
+            let (shown, hidden) = rows
+                .into_iter()
+                .partition(|row: &Row| metrics.contains(&row.metric));
             cell.rows = shown;
-            let hidden: Vec<Row> = hidden;
-            let primaries = hidden.into_iter().filter(|row| row.primary);
-            cell.hidden_primaries = primaries.map(|row| row.label).collect();
+            cell.hidden = hidden;
         }
         Ok(())
     }
@@ -124,8 +128,9 @@ pub struct Cell {
     pub differences: Vec<Difference>,
     /// Figures, ratios and verdicts.
     pub rows: Vec<Row>,
-    /// Labels of primary metrics that are judged like the others and were asked not to be shown.
-    pub hidden_primaries: Vec<String>,
+    /// Rows that were asked not to be shown. Those of primary metrics count like any other.
+    #[serde(skip)]
+    pub hidden: Vec<Row>,
     /// Online − offline, where that is what is compared.
     pub overhead: Option<Overhead>,
     /// How the answers agree.
@@ -140,6 +145,14 @@ pub struct Cell {
     pub word: String,
     /// Footnotes of this cell.
     pub notes: Vec<String>,
+}
+
+impl Cell {
+    /// What the sides are judged by, shown or not.
+    pub fn primaries(&self) -> impl Iterator<Item = &Row> {
+        let all = self.rows.iter().chain(&self.hidden);
+        all.filter(|row| row.primary)
+    }
 }
 
 /// What a cell compares.

@@ -28,8 +28,8 @@ impl Gate {
         if !cell.reasons.is_empty() {
             return Exit::NotComparable;
         }
-        let primaries = cell.rows.iter().filter(|row| row.primary);
-        let verdicts: Vec<Option<&Verdict>> = primaries.map(|row| row.verdict.as_ref()).collect();
+        let verdicts = cell.primaries().map(|row| row.verdict.as_ref());
+        let verdicts: Vec<Option<&Verdict>> = verdicts.collect();
         let slower = |verdict: &Option<&Verdict>| match (verdict, self.fail_on_slower) {
             (Some(Verdict::Slower { by, .. }), Some(limit)) => *by > limit,
             _ => false,

@@ -12,6 +12,7 @@ pub mod cell;
 mod document;
 mod facts;
 pub mod gate;
+mod inside;
 pub mod judge;
 pub mod lint;
 pub mod outputs;

@@ -5,10 +5,13 @@
 
 use super::{Row, Run, Terms, WithinPair};
 use crate::compare::judge::{self, Better, Effect, Question, Verdict};
+use crate::stats::hodges_lehmann::hodges_lehmann;
 
 /// Most requests of a run for which [`WithinPair`] is computed: it looks at each pair of requests, and
 /// with more of them its interval says ever more precisely what holds of two runs alone.
 const WITHIN_PAIR_REQUESTS: usize = 1000;
+/// Of the interval of [`WithinPair`].
+const WITHIN_PAIR_CONFIDENCE: f64 = 0.95;
 
 /// Gives the rows of comparable sides their effects, and the primaries among them their verdicts.
 pub(super) fn judge_rows(
@@ -75,7 +78,11 @@ fn within_pair(rows: &mut [Row], base: &Run<'_>, candidate: &Run<'_>) {
     if let Some(row) = rows.iter_mut().find(|row| row.metric == "wall_ms_p50")
         && row.ratio.is_some()
     {
-        row.within_pair = hodges_lehmann(base, candidate);
+        let pair = hodges_lehmann(base, candidate, WITHIN_PAIR_CONFIDENCE).ok();
+        row.within_pair = pair.map(|pair| WithinPair {
+            ratio: pair.ratio,
+            interval: pair.interval,
+        });
     }
 }
 

@@ -244,7 +244,9 @@ fn side(runs: &[Run<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> (Figure, Vec<Ru
 
 fn figure(runs: &[RunValue]) -> Figure {
     let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
-    let (value, spread) = if runs.iter().all(has_log) {
+    let (value, spread) = if let [one] = values.as_slice() {
+        (Some(*one), None)
+    } else if runs.iter().all(has_log) {
         let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
         (mean(&logs).map(f64::exp), standard_deviation(&logs))
     } else {

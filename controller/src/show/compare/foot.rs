@@ -75,12 +75,10 @@ fn of_row(row: &Row, cell: &Cell) -> Vec<String> {
         _ => {}
     }
     if let Some(pair) = &row.within_pair {
-        let interval = pair.interval.map_or(String::new(), |interval| {
-            format!(" {}", numbers::interval(interval))
-        });
         notes.push(format!(
-            "request by request {}{interval}, within this pair of runs: it says nothing of other runs",
-            numbers::ratio(pair.ratio)
+            "request by request {} {}, within this pair of runs: it says nothing of other runs",
+            numbers::ratio(pair.ratio),
+            numbers::interval(pair.interval)
         ));
     }
     notes
@@ -125,7 +123,8 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
 
 /// What was asked not to be shown is in the words and in the exit code all the same.
 fn hidden(cell: &Cell) -> Option<String> {
-    let hidden = &cell.hidden_primaries;
+    let hidden = cell.hidden.iter().filter(|row| row.primary);
+    let hidden: Vec<&str> = hidden.map(|row| row.label.as_str()).collect();
     (!hidden.is_empty()).then(|| {
         format!(
             "judged together with {}, not shown here",

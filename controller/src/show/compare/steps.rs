@@ -2,14 +2,14 @@
 
 use super::{numbers, verdict};
 use crate::compare::product::Product;
-use crate::compare::{Comparison, Step};
+use crate::compare::{Comparison, Step, Vs};
 use crate::show::{Format, grid, words};
 
 /// A table of all steps' primary metrics, and with `--vs previous` the products under it.
 pub(super) fn render(comparison: &Comparison, format: Format) -> String {
-    let title = match comparison.product.is_empty() {
-        true => "all steps, each against the first",
-        false => "all steps, each against the one before it",
+    let title = match comparison.rules.vs {
+        Vs::First => "all steps, each against the first",
+        Vs::Previous => "all steps, each against the one before it",
     };
     let title = match format {
         Format::Markdown => format!("### {title}\n\n"),
