@@ -1,8 +1,9 @@
 //! Words that users write, for flags, environment and configuration alike. Pure.
 //!
-//! Those of loads, objectives and prompts are in [`load`].
+//! Those of loads, objectives and prompts are in [`load`], those of verdicts in [`verdicts`].
 
 mod load;
+mod verdicts;
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use contracts::run::{AllowFailures, Device, Dtype, Endpoint, Mode};
 
 use crate::plan::Order;
 
+pub use verdicts::{alpha, fail_on, margin};
 pub use load::{SweepBy, arrival, cache, dataset, extra, goodput, rate, share, sweep_by};
 
 /// Which modes to run.

@@ -1,0 +1,211 @@
+//! One cell of a comparison, from the pair of sides that was chosen to the words.
+
+use contracts::run::Soundness;
+
+use crate::compare::cell::{self, Row, Terms};
+use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
+use crate::compare::inside;
+use crate::compare::judge::{Floor, Rules, Verdict};
+use crate::compare::lint::{self, Reason};
+use crate::compare::overhead::overhead;
+use crate::compare::pairing::{Group, Pair};
+use crate::compare::provenance::provenance;
+use crate::compare::{Known, Measured, Options, Runs, outputs, workload_words};
+use crate::record::RunRecord;
+use crate::show::compare::verdict;
+use crate::show::validity;
+use crate::stats::bench::measured;
+use crate::stats::gaps::GapCounts;
+
+/// Judges one pair.
+pub(super) fn cell(
+    across_modes: bool,
+    pair: &Pair,
+    samples: &Runs,
+    known: &Known<'_>,
+    options: &Options,
+) -> Cell {
+    let base = load(&pair.base, samples);
+    let candidate = load(&pair.candidate, samples);
+    let (base_run, candidate_run) = (&pair.base.newest, &pair.candidate.newest);
+    let differences = lint::differences(
+        &with_samples(base_run, samples),
+        &with_samples(candidate_run, samples),
+    );
+    let outputs = outputs::judge(&base, &candidate);
+
+    let mut reasons = pair.reasons.clone();
+    reasons.extend(lint::reasons(
+        base_run,
+        candidate_run,
+        across_modes,
+        &differences,
+    ));
+    for (name, runs) in [("base", &base), ("candidate", &candidate)] {
+        reasons.extend(runs.iter().flat_map(|run| lint::faults(name, run)));
+        reasons.extend(
+            runs.iter()
+                .flat_map(|run| lint::client_bound(name, run.run)),
+        );
+    }
+    if outputs.parted > 0 && lint::must_agree(base_run, candidate_run, known.same_tokens) {
+        reasons.push(Reason::outputs_differ(&outputs, base_run, candidate_run));
+    }
+
+    let mut notes = pair.notes.clone();
+    for (name, runs) in [("base", &base), ("candidate", &candidate)] {
+        notes.extend(runs.iter().flat_map(|run| doubts(name, run.run)));
+        notes.extend(inside::warnings(name, runs));
+    }
+
+    let kind = kind(base_run, candidate_run);
+    let comparable = reasons.is_empty();
+    let withheld = if comparable {
+        pair.withheld.clone()
+    } else {
+        Vec::new()
+    };
+    let floor = |metric: &str| wider(known, base_run, candidate_run, metric);
+    let why = withheld.join("; ");
+    let terms = Terms {
+        comparable,
+        withheld: (!why.is_empty()).then_some(&why),
+        design: pair.design,
+        rules: Rules {
+            alpha: options.alpha,
+            margin: options.margin,
+            looks: 1,
+        },
+        floor: &floor,
+    };
+    let rows = cell::rows(&base, &candidate, &terms);
+    let primary = rows.iter().filter(|row| row.primary);
+    let noise_floors = primary.filter_map(|row| {
+        Some(NoiseFloor {
+            metric: row.metric.clone(),
+            label: row.label.clone(),
+            floor: floor(&row.metric)?,
+        })
+    });
+    let layer = comparable && kind == CellKind::NetworkLayer;
+    let overall = overall(&rows);
+    Cell {
+        kind,
+        workload_key: base_run.workload_key.clone(),
+        workload: workload_words(&base_run.status.spec.workload),
+        hostname: base_run.hostname.clone(),
+        host_fingerprint: base_run.host_fingerprint.clone(),
+        base: side(&pair.base, &base),
+        candidate: side(&pair.candidate, &candidate),
+        design: pair.design,
+        order: None,
+        rules: terms.rules,
+        excluded: pair.excluded.clone(),
+        noise_floors: noise_floors.collect(),
+        differences,
+        overhead: layer.then(|| overhead(&base, &candidate)),
+        outputs,
+        provenance: provenance(&pair.base, &pair.candidate, terms.rules),
+        word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),
+        overall,
+        rows,
+        hidden: Vec::new(),
+        withheld,
+        reasons,
+        notes,
+    }
+}
+
+/// The wider floor of the two sides: a verdict must hold against both. None across hosts.
+fn wider(
+    known: &Known<'_>,
+    base: &RunRecord,
+    candidate: &RunRecord,
+    metric: &str,
+) -> Option<Floor> {
+    if base.host_fingerprint != candidate.host_fingerprint {
+        return None;
+    }
+    let floors = [base, candidate].map(|run| (known.floor)(run, metric));
+    let floors = floors.into_iter().flatten();
+    floors.max_by(|a, b| a.log_sd.total_cmp(&b.log_sd))
+}
+
+fn overall(rows: &[Row]) -> Overall {
+    let mut overall = Overall::default();
+    for row in rows.iter().filter(|row| row.primary) {
+        overall.primary += 1;
+        let count = match &row.verdict {
+            Some(Verdict::Faster { .. }) => &mut overall.faster,
+            Some(Verdict::Slower { .. }) => &mut overall.slower,
+            Some(Verdict::Equivalent) => &mut overall.equivalent,
+            Some(Verdict::NoDifferenceShown { .. }) => &mut overall.undecided,
+            Some(Verdict::None { .. }) | None => &mut overall.none,
+        };
+        *count += 1;
+    }
+    overall
+}
+
+/// A run's doubts go wherever its figures go.
+fn doubts(side: &str, run: &RunRecord) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if run.status.validity.verdict == Soundness::Degraded {
+        let verdict = validity::verdict(&run.status.validity);
+        doubts.push(format!("the {side}'s run {} is {verdict}", run.run_id));
+    }
+    let warnings = validity::other_warnings(&run.status);
+    doubts.extend(warnings.map(|w| format!("the {side}'s run {}: {}", run.run_id, w.message)));
+    doubts
+}
+
+fn load<'a>(group: &'a Group, samples: &'a Runs) -> Vec<Measured<'a>> {
+    group.runs().map(|run| with_samples(run, samples)).collect()
+}
+
+fn with_samples<'a>(run: &'a RunRecord, samples: &'a Runs) -> Measured<'a> {
+    static NO_GAPS: GapCounts = GapCounts::EMPTY;
+    match samples.get(&run.run_id) {
+        Some(loaded) => Measured {
+            run,
+            samples: &loaded.samples,
+            gaps: &loaded.gaps,
+        },
+        None => Measured {
+            run,
+            samples: &[],
+            gaps: &NO_GAPS,
+        },
+    }
+}
+
+/// The same engine in two modes is the layer between them, anything else is two engines.
+fn kind(base: &RunRecord, candidate: &RunRecord) -> CellKind {
+    let (base, candidate) = (&base.status.spec.arm, &candidate.status.spec.arm);
+    if base.engine == candidate.engine && base.mode != candidate.mode {
+        CellKind::NetworkLayer
+    } else {
+        CellKind::Engines
+    }
+}
+
+fn side(group: &Group, runs: &[Measured<'_>]) -> Side {
+    let newest = &group.newest;
+    let provenance = newest.status.provenance.as_ref();
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let succeeded = runs.iter().map(|run| measured(run.samples).count()).sum();
+    let failed = runs.iter().map(|run| lint::failed_requests(run)).sum();
+    Side {
+        engine: newest.engine.clone(),
+        mode: newest.status.spec.arm.mode,
+        agent: newest.agent_name.clone(),
+        build: provenance.and_then(|p| p.engine_build.clone()),
+        session_id: newest.session_id.clone(),
+        arm: newest.arm_letter.clone(),
+        run_ids: group.runs().map(|run| run.run_id.clone()).collect(),
+        requests: count(succeeded),
+        failed_requests: count(failed),
+        created_unix_ms: newest.created_unix_ms,
+        file: newest.file.clone(),
+    }
+}
