@@ -8,7 +8,7 @@ use contracts::host::ChapterFacts;
 use super::{Context, connect};
 use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
-use crate::compare::{ALPHA, CompareError, Known, MARGIN, Options, Vs, compare};
+use crate::compare::{ALPHA, CompareError, Comparison, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
 use crate::record::RunRecord;
 use crate::selector::Selector;
@@ -71,11 +71,27 @@ enum Against {
 /// A word that is no selector or selects nothing; a metric that is not there; the database.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
-    let options = options(&args);
     let sides = sides(&args.sides)?;
     let store = connect::open_for_reading(context).await?;
+    let judged = judged(&store, &args, &sides).await;
+    store.close().await;
+    let (comparison, exit) = judged?;
+    out::print(&show::compare::render(&comparison, format)?)?;
+    Ok(exit)
+}
+
+/// Compares what is stored, as `args` say, and gives the exit code that they ask for.
+///
+/// # Errors
+/// A side that selects nothing; a metric that is not there; the database.
+pub async fn judged(
+    store: &Store,
+    args: &Args,
+    sides: &[Selector],
+) -> anyhow::Result<(Comparison, Exit)> {
+    let options = options(args);
     let runs = store.runs(&RunFilter::default()).await?;
-    let pairings = options.vs.steps(&sides).into_iter();
+    let pairings = options.vs.steps(sides).into_iter();
     let pairings: Vec<Pairing> = pairings
         .map(|(base, candidate)| pair(base, candidate, &runs, &options).map_err(refusal))
         .collect::<anyhow::Result<_>>()?;
@@ -86,8 +102,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             samples.insert(run_id.to_owned(), store.with_answers(run).await?);
         }
     }
-    let floors = noise_floors(&store, &pairings).await?;
-    store.close().await;
+    let floors = noise_floors(store, &pairings).await?;
     let table = local::chapters().unwrap_or_default();
     let known = Known {
         same_tokens: &|id| same_tokens(&table, id),
@@ -104,8 +119,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         let shown = comparison.show_only(&args.metric);
         shown.map_err(|error| usage(format!("--metric: {error}")))?;
     }
-    out::print(&show::compare::render(&comparison, format)?)?;
-    Ok(exit)
+    Ok((comparison, exit))
 }
 
 fn options(args: &Args) -> Options {
@@ -136,7 +150,9 @@ fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
 async fn noise_floors(store: &Store, pairings: &[Pairing]) -> anyhow::Result<NoiseFloors> {
     let pairs = pairings.iter().flat_map(|pairing| &pairing.pairs);
     let groups = pairs.flat_map(|pair| [&pair.base, &pair.candidate]);
-    let mut keys: Vec<FloorKey> = groups.map(|group: &Group| FloorKey::of(&group.newest)).collect();
+    let mut keys: Vec<FloorKey> = groups
+        .map(|group: &Group| FloorKey::of(&group.newest))
+        .collect();
     keys.sort();
     keys.dedup();
     Ok(store.noise_floors(&keys).await?)

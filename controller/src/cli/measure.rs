@@ -5,20 +5,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use contracts::api::Secrets;
-use contracts::run::{Arm, EngineRef, Mode};
+use contracts::run::Mode;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
 use super::connect::Agents;
 use super::{Context, connect};
 use crate::exit::usage;
+use crate::local;
 use crate::plan::sweep::Range;
 use crate::plan::{Plan, Request, plan};
 use crate::run::progress::Console;
 use crate::run::{Outcome, Session, check, interrupt};
 use crate::show::curve::Curve;
 use crate::store::Store;
-use crate::local;
 
 /// What the runs of one session are called.
 #[derive(Debug, Clone, Default)]
@@ -136,23 +136,24 @@ impl Bench {
 ///
 /// # Errors
 /// Secrets for a session without HTTP.
-pub fn ready(
-    mut request: Request,
-    secrets: &Secrets,
-    names: &[String],
-) -> anyhow::Result<Plan> {
-    let online = |arm: &Arm| arm.mode == Mode::Online;
-    if !secrets.is_empty() && !request.arms.iter().any(online) {
+pub fn ready(mut request: Request, secrets: &Secrets, names: &[String]) -> anyhow::Result<Plan> {
+    if !secrets.is_empty() && !request.modes.contains(&Mode::Online) {
         return Err(usage(
             "--header and --api-key-file with --mode offline: `generate` has no HTTP; give --mode online or both",
         ));
     }
-    for arm in request.arms.iter_mut().filter(|arm| online(arm)) {
-        arm.header_names = secrets.headers.keys().cloned().collect();
-    }
+    request.header_names = secrets.headers.keys().cloned().collect();
     if names.is_empty() {
         request.workload.model = local_path(request.workload.model);
         request.workload.tokenizer = request.workload.tokenizer.map(local_path);
     }
     Ok(plan(request))
+}
+
+/// A path is made absolute: the same name must not mean two models in two folders.
+fn local_path(model: String) -> String {
+    match std::fs::canonicalize(&model) {
+        Ok(path) => path.into_os_string().into_string().unwrap_or(model),
+        Err(_) => model,
+    }
 }

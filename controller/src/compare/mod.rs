@@ -131,6 +131,17 @@ pub struct Measured<'a> {
     pub gaps: &'a GapCounts,
 }
 
+impl<'a> Measured<'a> {
+    /// Of a run that was read back.
+    pub fn of(run: &'a RunWithSamples) -> Self {
+        Self {
+            run: &run.run,
+            samples: &run.samples,
+            gaps: &run.gaps,
+        }
+    }
+}
+
 /// The runs of a comparison by id, with texts and token ids where answers are to be compared.
 pub type Runs = BTreeMap<String, RunWithSamples>;
 

@@ -9,12 +9,8 @@ use serde::Serialize;
 use crate::compare::cell::{self, Terms, Unit};
 use crate::compare::judge::{Design, Floor, Rules};
 use crate::compare::{ALPHA, Measured, lint};
+use crate::stats::log_ratio::LogRatio;
 use crate::stats::runs_needed::runs_needed;
-use crate::stats::student::t_quantile;
-
-/// Equal runs that a floor is computed from, at least: of fewer, the spread is known to no better
-/// than a factor of 3 (95 % interval of a standard deviation, by χ² with 3 degrees of freedom).
-pub const FLOOR_RUNS_MIN: u32 = 5;
 
 /// One metric of equal runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -106,12 +102,12 @@ pub fn noise(runs: &[Measured<'_>], margin: f64) -> Vec<Noise> {
     cell::rows(runs, runs, &terms).into_iter().map(of).collect()
 }
 
-/// What two single runs must differ by, as a share, where `run_count` equal ones have this spread:
-/// |log ratio| > t(0.975, m − 1)·s·√2, since both are drawn anew.
+/// What two single runs must differ by for a verdict, as a share, where `run_count` equal ones have
+/// this spread: the half width of the interval that the verdict rests on.
 pub fn least_difference(log_sd: f64, run_count: u32) -> Option<f64> {
-    let df = f64::from(run_count.checked_sub(1)?);
-    let t = t_quantile(1.0 - ALPHA / 2.0, df).ok()?;
-    Some((t * log_sd * std::f64::consts::SQRT_2).exp_m1())
+    let equal = LogRatio::by_floor(1.0, 1.0, log_sd, run_count).ok()?;
+    let (_, high) = equal.interval(1.0 - ALPHA).ok()?;
+    Some(high - 1.0)
 }
 
 #[cfg(test)]
@@ -132,8 +128,7 @@ mod tests {
     }
 
     fn measured(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
-        let of = |run: &RunWithSamples| -> Measured<'_> { Measured::of(run) };
-        runs.iter().map(of).collect()
+        runs.iter().map(Measured::of).collect()
     }
 
     #[test]

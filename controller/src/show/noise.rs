@@ -110,12 +110,29 @@ pub fn render_list(floors: &[StoredFloor], format: Format) -> serde_json::Result
         return document("noise_floors", floors);
     }
     if floors.is_empty() {
-        return Ok("no noise floors; `controller calibrate --runs 5 --chapter N` measures one\n".to_owned());
+        return Ok(
+            "no noise floors; `controller calibrate --runs 5 --chapter N` measures one\n"
+                .to_owned(),
+        );
     }
     let header = [
-        "host", "engine", "mode", "work", "metric", "SD", "single runs", "runs", "measured", "session",
+        "host",
+        "engine",
+        "mode",
+        "work",
+        "metric",
+        "SD",
+        "single runs",
+        "runs",
+        "measured",
+        "session",
     ];
-    Ok(grid(format, "lllllrrrll", &header, floors.iter().map(listed).collect()))
+    Ok(grid(
+        format,
+        "lllllrrrll",
+        &header,
+        floors.iter().map(listed).collect(),
+    ))
 }
 
 fn listed(stored: &StoredFloor) -> Vec<String> {
@@ -200,7 +217,10 @@ mod tests {
         let json = render(&view(), Format::Json).unwrap();
         let document: serde_json::Value = serde_json::from_str(&json).unwrap();
         let floor = &document["noise_floor"];
-        assert_eq!((&document["schema"], &floor["run_count"]), (&1.into(), &5.into()));
+        assert_eq!(
+            (&document["schema"], &floor["run_count"]),
+            (&1.into(), &5.into())
+        );
         assert_eq!(floor["metrics"][0]["log_sd"], 0.0083);
         assert_eq!(floor["uncounted"][0]["run_id"], "01BAD");
     }
@@ -224,7 +244,15 @@ mod tests {
             session_id: Some("01SESSION".to_owned()),
         };
         insta::assert_snapshot!("list", render_list(&[stored], Format::Text).unwrap());
-        assert!(render_list(&[], Format::Text).unwrap().contains("calibrate --runs 5"));
-        assert!(render_list(&[], Format::Json).unwrap().contains("\"noise_floors\": []"));
+        assert!(
+            render_list(&[], Format::Text)
+                .unwrap()
+                .contains("calibrate --runs 5")
+        );
+        assert!(
+            render_list(&[], Format::Json)
+                .unwrap()
+                .contains("\"noise_floors\": []")
+        );
     }
 }

@@ -6,7 +6,8 @@ use contracts::api::Secrets;
 
 use crate::cli::measure::{Bench, Led, Named, ready};
 use crate::cli::{Context, workload};
-use crate::compare::noise::{FLOOR_RUNS_MIN, Noise, Uncounted, noise, uncounted};
+use crate::compare::judge::MIN_FLOOR_RUNS;
+use crate::compare::noise::{Noise, Uncounted, noise, uncounted};
 use crate::compare::{MARGIN, Measured, workload_words};
 use crate::exit::{Exit, Refusal, usage};
 use crate::out;
@@ -30,9 +31,9 @@ pub async fn run(
     names: &[String],
     format: Format,
 ) -> anyhow::Result<Exit> {
-    if !(FLOOR_RUNS_MIN..=REPEAT_MAX).contains(&runs) {
+    if !(MIN_FLOOR_RUNS..=REPEAT_MAX).contains(&runs) {
         return Err(usage(format!(
-            "--runs {runs}: give {FLOOR_RUNS_MIN} to {REPEAT_MAX}; of fewer than {FLOOR_RUNS_MIN} the spread itself is hardly known"
+            "--runs {runs}: give {MIN_FLOOR_RUNS} to {REPEAT_MAX}; of fewer than {MIN_FLOOR_RUNS} the spread itself is hardly known"
         )));
     }
     let asked = workload::asked(&context.config, asked)?;
@@ -101,7 +102,7 @@ async fn stored(store: &Store, led: &Led) -> anyhow::Result<NoiseView> {
     }
     let count = u32::try_from(good.len()).unwrap_or(u32::MAX);
     let newest = match good.last() {
-        Some(run) if count >= FLOOR_RUNS_MIN => run.run.clone(),
+        Some(run) if count >= MIN_FLOOR_RUNS => run.run.clone(),
         _ => return Err(too_few(count, &bad, led)),
     };
     let measured: Vec<Measured<'_>> = good.iter().map(Measured::of).collect();
@@ -146,7 +147,9 @@ fn view(
 }
 
 fn too_few(count: u32, bad: &[Uncounted], led: &Led) -> anyhow::Error {
-    let why = bad.iter().map(|run| format!("run {}: {}", run.run_id, run.why));
+    let why = bad
+        .iter()
+        .map(|run| format!("run {}: {}", run.run_id, run.why));
     let why: Vec<String> = why.collect();
     let why = if why.is_empty() {
         String::new()
@@ -157,7 +160,7 @@ fn too_few(count: u32, bad: &[Uncounted], led: &Led) -> anyhow::Error {
         // An agent that refuses, or is lost, is that before it is a lack of runs.
         exit: led.outcome.exit.worse(Exit::Failed),
         message: format!(
-            "{count} runs can be counted and a noise floor needs {FLOOR_RUNS_MIN}: nothing is stored{why}"
+            "{count} runs can be counted and a noise floor needs {MIN_FLOOR_RUNS}: nothing is stored{why}"
         ),
     }
     .into()

@@ -22,6 +22,16 @@ use crate::plan::sweep::Range;
 use crate::plan::{RUNS_MAX, Request, slots};
 use crate::values;
 
+/// The groups that clap makes of the flags here, for a command that has none of them.
+pub const FLAG_GROUPS: [&str; 6] = [
+    "ArmArgs",
+    "HttpArgs",
+    "WorkArgs",
+    "PromptArgs",
+    "LoadArgs",
+    "LimitArgs",
+];
+
 /// All that says what is measured.
 #[derive(Debug, ClapArgs)]
 pub struct AskedArgs {
