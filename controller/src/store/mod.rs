@@ -5,6 +5,7 @@
 
 mod agents;
 mod client_floor;
+mod filter;
 mod open;
 mod rows;
 mod runs;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use sqlx::SqlitePool;
 
 pub use agents::AgentRow;
-pub use runs::RunFilter;
+pub use filter::RunFilter;
 pub use write::{NewSession, Stored};
 
 /// An open database.
