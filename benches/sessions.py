@@ -88,7 +88,7 @@ class Sessions:
                 ratio = ""
                 if effect:
                     low, high = effect["interval"]
-                    ratio = f"{effect['ratio']:.4f} [{low:.4f}, {high:.4f}]"
+                    ratio = f"{row['ratio']:.4f} [{low:.4f}, {high:.4f}]"
                 print(f"  session {number + 1:2}: {row['metric']:<12} {ratio:<28} {words(row['verdict'])}", flush=True)
             verdicts.append([row["verdict"] for row in rows] if not refused else [])
         said = collections.Counter(words(verdict).split(" by ")[0].split(" (")[0] for row in verdicts for verdict in row)

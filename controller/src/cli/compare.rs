@@ -135,7 +135,11 @@ fn options(args: &Args) -> Options {
     }
 }
 
-fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
+/// The sides that words name.
+///
+/// # Errors
+/// A word that is no selector; too many of them.
+pub fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
     if words.len() > MAX_SIDES {
         return Err(usage(format!(
             "compare takes at most {MAX_SIDES} sides, not {}",

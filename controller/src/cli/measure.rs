@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use contracts::api::Secrets;
-use contracts::run::Mode;
+use contracts::run::{Arm, Mode};
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
 use super::connect::Agents;
 use super::{Context, connect};
 use crate::exit::usage;
-use crate::local;
 use crate::plan::sweep::Range;
 use crate::plan::{Plan, Request, plan};
 use crate::run::progress::Console;
@@ -137,12 +136,15 @@ impl Bench {
 /// # Errors
 /// Secrets for a session without HTTP.
 pub fn ready(mut request: Request, secrets: &Secrets, names: &[String]) -> anyhow::Result<Plan> {
-    if !secrets.is_empty() && !request.modes.contains(&Mode::Online) {
+    let online = |arm: &Arm| arm.mode == Mode::Online;
+    if !secrets.is_empty() && !request.arms.iter().any(online) {
         return Err(usage(
             "--header and --api-key-file with --mode offline: `generate` has no HTTP; give --mode online or both",
         ));
     }
-    request.header_names = secrets.headers.keys().cloned().collect();
+    for arm in request.arms.iter_mut().filter(|arm| online(arm)) {
+        arm.header_names = secrets.headers.keys().cloned().collect();
+    }
     if names.is_empty() {
         request.workload.model = local_path(request.workload.model);
         request.workload.tokenizer = request.workload.tokenizer.map(local_path);

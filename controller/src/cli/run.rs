@@ -1,9 +1,12 @@
 //! `controller run`: bench chapters or engines, on the built-in agent or on others.
 
+mod suite;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use contracts::run::Mode;
+use contracts::run::{Arm, Mode};
 use ulid::Ulid;
 
 use super::secrets::SecretArgs;
@@ -29,6 +32,9 @@ const SESSION: &str = "Session";
 pub struct Args {
     #[command(flatten)]
     asked: workload::AskedArgs,
+    /// A TOML file that describes sessions and the gates that judge them
+    #[arg(long, value_name = "FILE", conflicts_with_all = workload::FLAG_GROUPS, help_heading = SESSION)]
+    suite: Option<PathBuf>,
     #[command(flatten)]
     secrets: SecretArgs,
     /// Agents of the list, all at once [default: the built-in one]
@@ -52,18 +58,24 @@ pub struct Args {
 ///
 /// # Errors
 /// Usage, agents, the database; a failed run is an exit code.
-pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+pub async fn run(context: &Context, mut args: Args) -> anyhow::Result<Exit> {
+    if let Some(file) = args.suite.take() {
+        return suite::run(context, &file, args).await;
+    }
     let format = context.format(args.format)?;
     let names = connect::names(context, args.agent)?;
     let asked = workload::asked(&context.config, args.asked)?;
     let secrets = args.secrets.read()?;
     let mut request = asked.request;
-    if !secrets.is_empty() && !request.modes.contains(&Mode::Online) {
+    let online = |arm: &Arm| arm.mode == Mode::Online;
+    if !secrets.is_empty() && !request.arms.iter().any(online) {
         return Err(usage(
             "--header and --api-key-file with --mode offline: `generate` has no HTTP; give --mode online or both",
         ));
     }
-    request.header_names = secrets.headers.keys().cloned().collect();
+    for arm in request.arms.iter_mut().filter(|arm| online(arm)) {
+        arm.header_names = secrets.headers.keys().cloned().collect();
+    }
     if names.is_empty() {
         request.workload.model = local_path(request.workload.model);
         request.workload.tokenizer = request.workload.tokenizer.map(local_path);
@@ -174,7 +186,7 @@ async fn report(
             None => command,
         });
         let curves = show::curve::render(curves, format);
-        let end = show::session::end_text(session_id, compare.as_deref());
+        let end = show::session::end_text(session_id, &runs, compare.as_deref());
         out::print(&format!("{curves}{end}"))?;
         return Ok(());
     }

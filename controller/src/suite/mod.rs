@@ -13,6 +13,7 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 
+use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -49,7 +50,7 @@ pub struct Named {
 }
 
 /// Two arms that are compared after the runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gate {
     /// Arm that is compared with.
     pub base: String,
@@ -58,6 +59,7 @@ pub struct Gate {
     /// Only in the session of this workload; none for each.
     pub workload: Option<String>,
     /// Flags of `compare`.
+    #[serde(rename = "flags")]
     pub words: Words,
 }
 

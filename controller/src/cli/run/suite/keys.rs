@@ -82,7 +82,9 @@ fn kind(arg: &Arg) -> Kind {
         Kind::PathOrName
     } else if is(TypeId::of::<PathBuf>()) {
         Kind::Path
-    } else if is(TypeId::of::<(String, String)>()) || is(TypeId::of::<(String, serde_json::Value)>()) {
+    } else if is(TypeId::of::<(String, String)>())
+        || is(TypeId::of::<(String, serde_json::Value)>())
+    {
         Kind::Pairs
     } else if is(TypeId::of::<u32>()) || is(TypeId::of::<u64>()) || is(TypeId::of::<i32>()) {
         Kind::Whole

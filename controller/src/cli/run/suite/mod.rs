@@ -7,8 +7,9 @@ mod sessions;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::cli::dry_run::DryRun;
 use crate::cli::measure::{Bench, Led};
-use crate::cli::{Context, compare, dry_run};
+use crate::cli::{Context, compare};
 use crate::exit::{Exit, usage};
 use crate::out;
 use crate::show::suite::{GateView, SessionOf, SuiteView, render};
@@ -143,7 +144,8 @@ async fn gates(store: &Store, planned: &Planned, led: &[Led]) -> anyhow::Result<
             }
             for sides in session.sides(gate, &led.session_id) {
                 let args = gate_args(gate, &sides)?;
-                let (comparison, exit) = compare::judged(store, &args).await?;
+                let (comparison, exit) =
+                    compare::judged(store, &args, &compare::sides(&sides)?).await?;
                 views.push(GateView {
                     workload: session.name.clone(),
                     base: gate.base.clone(),
@@ -163,5 +165,45 @@ async fn dry(
     planned: &Planned,
     format: Format,
 ) -> anyhow::Result<Exit> {
-    todo!()
+    let mut text = String::new();
+    let mut sessions = Vec::new();
+    for session in &planned.sessions {
+        if planned.agents.is_empty() {
+            super::known_chapters(&session.plan)?;
+        }
+        let dry = DryRun::of(context, &session.plan, None, &planned.agents).await?;
+        if format == Format::Json {
+            let mut json = dry.json();
+            json["workload"] = session.name.clone().into();
+            sessions.push(json);
+        }
+        text.push_str(&format!("workload {}\n{}\n", session.name, dry.text()));
+    }
+    for gate in &planned.gates {
+        text.push_str(&gate_words(gate));
+    }
+    match format {
+        Format::Json => out::print_json(&serde_json::json!({
+            "schema": contracts::SCHEMA,
+            "suite": file.display().to_string(),
+            "sessions": sessions,
+            "gates": planned.gates,
+        }))?,
+        Format::Text | Format::Markdown => out::print(&text)?,
+    }
+    Ok(Exit::Done)
+}
+
+/// `gate branch against main, workload short: --fail-on=slower:3%`.
+fn gate_words(gate: &suite::Gate) -> String {
+    let workload = match &gate.workload {
+        Some(name) => format!("workload {name}"),
+        None => "every workload".to_owned(),
+    };
+    let flags: Vec<&str> = gate.words.words().collect();
+    let (base, candidate) = (&gate.base, &gate.candidate);
+    format!(
+        "gate {candidate} against {base}, {workload}: {}\n",
+        flags.join(" ")
+    )
 }

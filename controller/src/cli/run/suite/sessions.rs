@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::{Args as _, Command, FromArgMatches as _};
 use contracts::api::Secrets;
+use contracts::run::{Arm, Mode};
 
 use crate::cli::measure::{Named, ready};
 use crate::cli::{Context, compare, connect, run, told, workload};
@@ -89,10 +90,14 @@ pub fn planned(
             tags: args.tag.into_iter().collect(),
         };
         agents = connect::names(context, args.agent)?;
-        let asked =
-            workload::asked(&context.config, args.asked).map_err(|error| refuse(&error))?;
-        let online = asked.request.online();
-        let secrets = if online { secrets.clone() } else { Secrets::default() };
+        let asked = workload::asked(&context.config, args.asked).map_err(|error| refuse(&error))?;
+        let is_online = |arm: &Arm| arm.mode == Mode::Online;
+        let online = asked.request.arms.iter().any(is_online);
+        let secrets = if online {
+            secrets.clone()
+        } else {
+            Secrets::default()
+        };
         sessions.push(SessionPlan {
             name: workload.name.clone(),
             plan: ready(asked.request, &secrets, &agents)?,
@@ -111,7 +116,11 @@ pub fn planned(
             let message = format!("{error:#}");
             let line = line_of(&message, std::iter::empty(), &[&gate.words]);
             let (base, candidate) = (&gate.base, &gate.candidate);
-            blamed(file, line, &format!("[[gate]] {candidate:?} against {base:?}: {message}"))
+            blamed(
+                file,
+                line,
+                &format!("[[gate]] {candidate:?} against {base:?}: {message}"),
+            )
         })?;
     }
     Ok(Planned {
@@ -191,7 +200,9 @@ fn check_gate(gate: &suite::Gate, sessions: &[SessionPlan]) -> anyhow::Result<()
 
 /// Whether a gate is about a session.
 pub fn judges(gate: &suite::Gate, session: &SessionPlan) -> bool {
-    gate.workload.as_ref().is_none_or(|name| *name == session.name)
+    gate.workload
+        .as_ref()
+        .is_none_or(|name| *name == session.name)
 }
 
 /// The line of the key whose flag a message names: in the arm that it names, else in `about`.
@@ -207,9 +218,9 @@ fn line_of<'a>(
         .chain(about.iter().copied())
         .flat_map(Words::given);
     let named = |flag: &str| {
-        message
-            .match_indices(flag)
-            .any(|(at, _)| !message[at + flag.len()..].starts_with(|c: char| c == '-' || c.is_alphanumeric()))
+        message.match_indices(flag).any(|(at, _)| {
+            !message[at + flag.len()..].starts_with(|c: char| c == '-' || c.is_alphanumeric())
+        })
     };
     given
         .find(|given| named(&format!("--{}", given.key.replace('_', "-"))))
@@ -218,6 +229,8 @@ fn line_of<'a>(
 
 /// A usage error with its file and its line.
 fn blamed(file: &Path, line: Option<usize>, what: &str) -> anyhow::Error {
-    let line = line.map(|line| format!(" line {line}:")).unwrap_or_default();
+    let line = line
+        .map(|line| format!(" line {line}:"))
+        .unwrap_or_default();
     usage(format!("--suite {}:{line} {what}", file.display()))
 }
