@@ -103,7 +103,7 @@ pub(super) fn cell(
         excluded: pair.excluded.clone(),
         noise_floors: noise_floors.collect(),
         differences,
-        overhead: layer.then(|| overhead(&base, &candidate)),
+        overhead: layer.then(|| overhead(&base, &candidate, &terms)),
         outputs,
         provenance: provenance(&pair.base, &pair.candidate, terms.rules),
         word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),

@@ -33,7 +33,7 @@ fn of_step(step: &Step) -> Vec<Vec<String>> {
         }
         for row in cell.rows.iter().filter(|row| row.primary) {
             let (ratio, interval) = match (&row.effect, row.ratio) {
-                (Some(effect), Some(_)) => numbers::effect(effect),
+                (Some(effect), Some(ratio)) => numbers::effect(ratio, effect),
                 (_, ratio) => (
                     ratio.map_or("—".to_owned(), numbers::ratio),
                     "—".to_owned(),
