@@ -4,7 +4,7 @@ use crate::compare::cell::{Figure, Unit};
 use crate::compare::judge::{Effect, Rules};
 
 /// An interval narrower than this is written with one decimal more.
-const NARROW: f64 = 0.01;
+const NARROW: f64 = 0.002;
 
 /// `1834.0 ± 1.1%`, `41.25`, or why there is none.
 pub(super) fn figure(figure: &Figure, unit: Unit) -> String {
