@@ -160,4 +160,6 @@ pub fn compare(
 }
 
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 pub(crate) mod tests;
