@@ -184,3 +184,6 @@ fn refuse(error: &clap::Error) -> ExitCode {
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -165,4 +165,6 @@ pub fn compare(
 }
 
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 pub(crate) mod tests;
