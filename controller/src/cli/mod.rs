@@ -192,3 +192,6 @@ fn told(error: &clap::Error) -> String {
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

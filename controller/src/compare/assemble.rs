@@ -6,7 +6,7 @@ use crate::compare::cell::{self, Row, Terms};
 use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
 use crate::compare::inside;
 use crate::compare::judge::{Floor, Rules, Verdict};
-use crate::compare::lint::{self, Reason};
+use crate::compare::lint::{self, Allowed, Reason};
 use crate::compare::overhead::overhead;
 use crate::compare::pairing::{Group, Pair};
 use crate::compare::provenance::provenance;
@@ -35,21 +35,26 @@ pub(super) fn cell(
     let outputs = outputs::judge(&base, &candidate);
 
     let mut reasons = pair.reasons.clone();
+    let allowed = Allowed {
+        modes: across_modes,
+        hosts: options.allow_different_hosts,
+    };
     reasons.extend(lint::reasons(
         base_run,
         candidate_run,
-        across_modes,
+        allowed,
         &differences,
     ));
+    let rerun = lint::rerun(base_run, candidate_run, "");
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
-        reasons.extend(runs.iter().flat_map(|run| lint::faults(name, run)));
-        reasons.extend(
-            runs.iter()
-                .flat_map(|run| lint::client_bound(name, run.run)),
-        );
+        let faults = |run| lint::faults(name, run, &rerun);
+        reasons.extend(runs.iter().flat_map(faults));
+        let bound = |run: &Measured<'_>| lint::client_bound(name, run.run, &rerun);
+        reasons.extend(runs.iter().flat_map(bound));
     }
     if outputs.parted > 0 && lint::must_agree(base_run, candidate_run, known.same_tokens) {
-        reasons.push(Reason::outputs_differ(&outputs, base_run, candidate_run));
+        let reason = Reason::outputs_differ(&outputs, base_run, candidate_run, &rerun);
+        reasons.push(reason);
     }
 
     let mut notes = pair.notes.clone();
@@ -74,7 +79,7 @@ pub(super) fn cell(
         rules: Rules {
             alpha: options.alpha,
             margin: options.margin,
-            looks: 1,
+            looks: pair.looks,
         },
         floor: &floor,
     };
@@ -98,12 +103,12 @@ pub(super) fn cell(
         base: side(&pair.base, &base),
         candidate: side(&pair.candidate, &candidate),
         design: pair.design,
-        order: None,
+        order: pair.order(),
         rules: terms.rules,
         excluded: pair.excluded.clone(),
         noise_floors: noise_floors.collect(),
         differences,
-        overhead: layer.then(|| overhead(&base, &candidate)),
+        overhead: layer.then(|| overhead(&base, &candidate, &terms)),
         outputs,
         provenance: provenance(&pair.base, &pair.candidate, terms.rules),
         word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),

@@ -177,4 +177,6 @@ pub fn compare(
 }
 
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 pub(crate) mod tests;

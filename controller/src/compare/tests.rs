@@ -21,6 +21,16 @@ pub(crate) fn compared_by(
     runs: &[RunWithSamples],
     options: &Options,
 ) -> Comparison {
+    compared_with_floor(words, runs, options, &|_, _| None)
+}
+
+/// As [`compared_by`], where somebody measured a noise floor.
+pub(crate) fn compared_with_floor(
+    words: &[&str],
+    runs: &[RunWithSamples],
+    options: &Options,
+    floor: &dyn Fn(&RunRecord, &str) -> Option<Floor>,
+) -> Comparison {
     let sides: Vec<Selector> = words.iter().map(|w| Selector::parse(w).unwrap()).collect();
     let records: Vec<RunRecord> = runs.iter().map(|run| run.run.clone()).collect();
     let steps = options.vs.steps(&sides).into_iter();
@@ -33,7 +43,7 @@ pub(crate) fn compared_by(
         .collect();
     let known = Known {
         same_tokens: &|chapter| chapter != "ch12",
-        floor: &|_, _| None,
+        floor,
         now_unix_ms: fixtures::NOON_UNIX_MS,
     };
     compare(&pairings, &samples, &known, options)

@@ -244,8 +244,10 @@ fn side(runs: &[Run<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> (Figure, Vec<Ru
 
 fn figure(runs: &[RunValue]) -> Figure {
     let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
-    let (value, spread) = if let [one] = values.as_slice() {
-        (Some(*one), None)
+    let first = values.first().copied();
+    let (value, spread) = if values.iter().all(|value| Some(*value) == first) {
+        // Not by logs, which would leave what their rounding leaves.
+        (first, (values.len() > 1).then_some(0.0))
     } else if runs.iter().all(has_log) {
         let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
         (mean(&logs).map(f64::exp), standard_deviation(&logs))

@@ -44,7 +44,7 @@ fn line(row: &Row, cell: &Cell, comparable: bool, notes: &mut Footnotes) -> Vec<
         return line;
     }
     let (ratio, interval) = match (&row.effect, row.ratio) {
-        (Some(effect), Some(_)) => numbers::effect(effect),
+        (Some(effect), Some(ratio)) => numbers::effect(ratio, effect),
         (None, Some(ratio)) => (numbers::ratio(ratio), NONE.to_owned()),
         (_, None) => (NONE.to_owned(), NONE.to_owned()),
     };

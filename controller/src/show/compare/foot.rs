@@ -60,15 +60,6 @@ fn of_row(row: &Row, cell: &Cell) -> Vec<String> {
             "the interval excludes 1 and only Holm's correction for {} primary metrics stands against a verdict",
             cell.overall.primary
         )),
-        Some(Verdict::NoDifferenceShown {
-            runs_needed: Some(needed),
-            ..
-        }) if *needed as usize <= row.base_runs.len().min(row.candidate_runs.len()) => {
-            notes.push(format!(
-                "as many runs as that are there: the difference itself lies near {}",
-                numbers::margin(cell.rules.margin)
-            ));
-        }
         Some(Verdict::None { .. }) if !cell.withheld.is_empty() => {
             notes.push(format!("withheld: {}", cell.withheld.join("; ")));
         }

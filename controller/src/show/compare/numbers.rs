@@ -4,7 +4,7 @@ use crate::compare::cell::{Figure, Unit};
 use crate::compare::judge::{Effect, Rules};
 
 /// An interval narrower than this is written with one decimal more.
-const NARROW: f64 = 0.01;
+const NARROW: f64 = 0.002;
 
 /// `1834.0 ± 1.1%`, `41.25`, or why there is none.
 pub(super) fn figure(figure: &Figure, unit: Unit) -> String {
@@ -38,11 +38,11 @@ pub(super) fn ratio(ratio: f64) -> String {
 }
 
 /// `1.097` and `[1.081, 1.112]`, both as exact as the interval is narrow.
-pub(super) fn effect(effect: &Effect) -> (String, String) {
+pub(super) fn effect(ratio: f64, effect: &Effect) -> (String, String) {
     let (low, high) = effect.interval;
     let decimals = if high - low < NARROW { 4 } else { 3 };
     (
-        format!("{:.decimals$}", effect.ratio),
+        format!("{ratio:.decimals$}"),
         format!("[{low:.decimals$}, {high:.decimals$}]"),
     )
 }

@@ -41,7 +41,7 @@ pub(super) fn words(verdict: &Verdict, margin: f64) -> String {
             });
             format!("NO DIFFERENCE SHOWN (could be {low} … {high}){needs}")
         }
-        Verdict::None { why } => format!("no verdict: {why}"),
+        Verdict::None { why } => format!("no verdict ({why})"),
     }
 }
 
