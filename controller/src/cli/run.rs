@@ -33,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     asked: workload::AskedArgs,
     /// A TOML file that describes sessions and the gates that judge them
-    #[arg(long, value_name = "FILE", conflicts_with_all = workload::FLAG_GROUPS, help_heading = SESSION)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = workload::flag_ids(), help_heading = SESSION)]
     suite: Option<PathBuf>,
     #[command(flatten)]
     secrets: SecretArgs,

@@ -4,11 +4,15 @@
 //! The values are those that a comparison has of the same runs. What is kept is their spread, never
 //! their level: a floor of one build serves the next.
 
+use contracts::run::Soundness;
 use serde::Serialize;
 
 use crate::compare::cell::{self, Terms, Unit};
 use crate::compare::judge::{Design, Floor, Rules};
+use crate::compare::pairing::unusable;
 use crate::compare::{ALPHA, Measured, lint};
+use crate::show::{validity, words};
+use crate::stats::bench::measured;
 use crate::stats::log_ratio::LogRatio;
 use crate::stats::runs_needed::runs_needed;
 
@@ -51,18 +55,31 @@ impl Noise {
 pub struct Uncounted {
     /// The run.
     pub run_id: String,
-    /// `it failed (load): …`
+    /// In words that go on from the id: `failed (load): …`, `is client-bound: …`.
     pub why: String,
 }
 
 /// Why a run is no measure of the host's noise; none of a good one.
 pub fn uncounted(run: &Measured<'_>) -> Option<Uncounted> {
-    let faults = lint::faults("", run).or_else(|| lint::client_bound("", run.run));
-    let why = faults.map(|reason| reason.message)?;
     Some(Uncounted {
         run_id: run.run.run_id.clone(),
-        why,
+        why: why(run)?,
     })
+}
+
+fn why(run: &Measured<'_>) -> Option<String> {
+    let validity = &run.run.status.validity;
+    if let Some(why) = unusable(run.run) {
+        return Some(why);
+    }
+    if validity.verdict == Soundness::ClientBound {
+        return Some(format!("is {}", validity::verdict(validity)));
+    }
+    if measured(run.samples).next().is_none() {
+        return Some("has no successful request".to_owned());
+    }
+    let failed = lint::failed_requests(run);
+    (failed > 0).then(|| format!("has {}", words::count(failed as u64, "failed request")))
 }
 
 /// The spread of equal runs, a row for each metric that they have; `margin` is what a comparison
@@ -127,7 +144,7 @@ mod tests {
         walls.iter().enumerate().map(run).collect()
     }
 
-    fn measured(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
+    fn sides(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
         runs.iter().map(Measured::of).collect()
     }
 
@@ -136,7 +153,7 @@ mod tests {
         // ln = 0, 0.01, -0.01, 0.02, -0.02 about 100 ms: SD = sqrt(0.001 / 4).
         let walls = [0.0, 0.01, -0.01, 0.02, -0.02].map(|log: f64| 100.0 * log.exp());
         let runs = equal_runs(&walls);
-        let rows = noise(&measured(&runs), 0.05);
+        let rows = noise(&sides(&runs), 0.05);
         let wall = rows.iter().find(|row| row.metric == "wall_ms_p50").unwrap();
         assert!(wall.primary);
         let log_sd = wall.log_sd.unwrap();
@@ -153,7 +170,7 @@ mod tests {
     #[test]
     fn runs_without_spread_have_no_floor() {
         let runs = equal_runs(&[100.0; 5]);
-        let rows = noise(&measured(&runs), 0.05);
+        let rows = noise(&sides(&runs), 0.05);
         for row in &rows {
             assert_eq!(row.floor(5, 0), None, "{}", row.metric);
             assert!(row.missing.is_some(), "{}", row.metric);
@@ -162,19 +179,30 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_failed_or_that_its_client_bound_is_not_counted() {
-        let [mut failed, mut bound, good] = <[RunWithSamples; 3]>::try_from(equal_runs(&[1.0; 3]))
-            .unwrap_or_else(|_| unreachable!("three"));
-        failed.run.status.state = RunState::Failed;
-        failed.run.status.failure = Some(RunFailure {
-            stage: Stage::Load,
-            message: "no memory".to_owned(),
-            log_tail: Vec::new(),
+    fn a_run_that_is_no_measure_of_noise_says_why() {
+        let changed = |change: &dyn Fn(&mut RunWithSamples)| {
+            let mut run = equal_runs(&[1.0]).remove(0);
+            change(&mut run);
+            uncounted(&Measured::of(&run)).map(|run| run.why)
+        };
+        let failed = changed(&|run| {
+            run.run.status.state = RunState::Failed;
+            run.run.status.failure = Some(RunFailure {
+                stage: Stage::Load,
+                message: "no memory".to_owned(),
+                log_tail: Vec::new(),
+            });
         });
-        bound.run.status.validity.verdict = Soundness::ClientBound;
-        let why = |run: &RunWithSamples| uncounted(&Measured::of(run)).map(|run| run.why);
-        assert!(why(&failed).unwrap().contains("no memory"));
-        assert!(why(&bound).unwrap().contains("client-bound"));
-        assert_eq!(why(&good), None);
+        assert_eq!(failed.unwrap(), "failed (load): no memory");
+        let bound = changed(&|run| run.run.status.validity.verdict = Soundness::ClientBound);
+        assert!(bound.unwrap().starts_with("is client-bound"));
+        let busy = changed(&|run| run.run.status.validity.foreign_cpu_during = Some(0.5));
+        assert!(
+            busy.unwrap()
+                .starts_with("is contaminated: others used 50.0 %")
+        );
+        let empty = changed(&|run| run.samples.clear());
+        assert_eq!(empty.unwrap(), "has no successful request");
+        assert_eq!(changed(&|_| ()), None);
     }
 }

@@ -63,7 +63,7 @@ pub fn render(view: &NoiseView, format: Format) -> serde_json::Result<String> {
     let gap = if format == Format::Markdown { "\n" } else { "" };
     let left_out = view.uncounted.iter();
     let left_out: String = left_out
-        .map(|run| format!("not counted: run {}: {}\n", run.run_id, run.why))
+        .map(|run| format!("not counted: run {} {}\n", run.run_id, run.why))
         .collect();
     Ok(format!(
         "{title}{gap}{table}{gap}{LEGEND}{left_out}session {}\n",
@@ -201,7 +201,7 @@ mod tests {
             ],
             uncounted: vec![Uncounted {
                 run_id: "01BAD".to_owned(),
-                why: "it failed (load): no memory".to_owned(),
+                why: "failed (load): no memory".to_owned(),
             }],
         }
     }

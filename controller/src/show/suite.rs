@@ -126,3 +126,70 @@ fn word(exit: Exit) -> &'static str {
         _ => "failed",
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use contracts::run::Mode;
+
+    use super::*;
+    use crate::compare::tests::{compared, run};
+
+    fn view() -> SuiteView {
+        let runs = [
+            run("01A", "ch01", Mode::Offline, &[100.0; 6]),
+            run("01B", "ch02", Mode::Offline, &[90.0; 6]),
+        ];
+        let gate = |exit| GateView {
+            workload: "short".to_owned(),
+            base: "main".to_owned(),
+            candidate: "branch".to_owned(),
+            exit,
+            comparison: compared("ch01", "ch02", &runs),
+        };
+        SuiteView {
+            suite: "bench/suite.toml".to_owned(),
+            sessions: vec![SessionOf {
+                workload: "short".to_owned(),
+                session_id: "01SESSION".to_owned(),
+                runs: vec![serde_json::json!({"run_id": "01A"})],
+            }],
+            gates: vec![gate(Exit::Done), gate(Exit::Undecided)],
+            exit: Exit::Undecided,
+        }
+    }
+
+    #[test]
+    fn a_suite_ends_with_a_line_for_each_session_and_gate() {
+        let text = render(&view(), Format::Text).unwrap();
+        let end: Vec<&str> = text.lines().rev().take(3).collect();
+        assert_eq!(
+            end,
+            [
+                "gate branch against main, workload short: undecided (exit code 12)",
+                "gate branch against main, workload short: passed",
+                "workload short: session 01SESSION",
+            ]
+        );
+        let comparison = compare::render(&view().gates[0].comparison, Format::Text).unwrap();
+        assert_eq!(text.matches(&comparison).count(), 2, "{text}");
+        let markdown = render(&view(), Format::Markdown).unwrap();
+        assert!(markdown.starts_with("## gate: branch against main, workload short\n\n### "));
+        assert!(
+            markdown.ends_with("undecided (exit code 12)\n"),
+            "{markdown}"
+        );
+    }
+
+    #[test]
+    fn json_has_runs_gates_and_the_exit_code() {
+        let json = render(&view(), Format::Json).unwrap();
+        let document: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(document["schema"], 1);
+        assert_eq!(document["exit_code"], 12);
+        assert_eq!(document["sessions"][0]["runs"][0]["run_id"], "01A");
+        assert_eq!(document["gates"][0]["result"], "passed");
+        assert_eq!(document["gates"][1]["exit_code"], 12);
+        assert!(document["gates"][1]["comparison"]["steps"][0]["cells"].is_array());
+    }
+}

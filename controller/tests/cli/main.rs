@@ -5,6 +5,7 @@
 mod arms;
 mod home;
 mod loads;
+mod suites;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;

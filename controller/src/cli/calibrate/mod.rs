@@ -18,13 +18,13 @@ use crate::store::{Store, StoreError};
 #[command(allow_negative_numbers = true)]
 pub struct Args {
     /// The load generator itself, against a server on a known schedule
-    #[arg(long, conflicts_with_all = ["runs", "show"], conflicts_with_all = workload::FLAG_GROUPS)]
+    #[arg(long, conflicts_with_all = ["runs", "show"], conflicts_with_all = workload::flag_ids())]
     client: bool,
     /// So many equal runs of one arm, 5 or more: how much a host's runs differ by themselves
     #[arg(long, value_name = "N", conflicts_with_all = ["show", "repeat", "order", "order_seed", "max_extend", "sweep"])]
     runs: Option<u32>,
     /// Print the noise floors that are stored
-    #[arg(long, conflicts_with_all = workload::FLAG_GROUPS)]
+    #[arg(long, conflicts_with_all = workload::flag_ids())]
     show: bool,
     #[command(flatten)]
     asked: workload::AskedArgs,

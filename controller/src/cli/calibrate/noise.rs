@@ -20,6 +20,9 @@ use crate::store::{FloorKey, NewFloor, Store};
 /// How the session of the runs is called.
 const LABEL: &str = "noise-floor";
 
+/// Runs of which a refusal says why they are not counted: it is one line.
+const REASONS_SHOWN: usize = 2;
+
 /// Runs, stores and prints.
 ///
 /// # Errors
@@ -147,21 +150,113 @@ fn view(
 }
 
 fn too_few(count: u32, bad: &[Uncounted], led: &Led) -> anyhow::Error {
-    let why = bad
-        .iter()
-        .map(|run| format!("run {}: {}", run.run_id, run.why));
-    let why: Vec<String> = why.collect();
-    let why = if why.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", why.join("; "))
-    };
+    let why = bad.iter().take(REASONS_SHOWN);
+    let mut why: Vec<String> = why
+        .map(|run| format!("run {} {}", run.run_id, run.why))
+        .collect();
+    if bad.len() > REASONS_SHOWN {
+        why.push(format!("and {} more", bad.len() - REASONS_SHOWN));
+    }
+    let why = why.join("; ");
     Refusal {
         // An agent that refuses, or is lost, is that before it is a lack of runs.
         exit: led.outcome.exit.worse(Exit::Failed),
         message: format!(
-            "{count} runs can be counted and a noise floor needs {MIN_FLOOR_RUNS}: nothing is stored{why}"
+            "{count} runs can be counted and a noise floor needs {MIN_FLOOR_RUNS}: nothing is stored; {why}"
         ),
     }
     .into()
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use contracts::host::HostFacts;
+    use contracts::run::{Mode, RunState};
+
+    use super::*;
+    use crate::fixtures;
+    use crate::record::SessionFacts;
+    use crate::run::Outcome;
+    use crate::store::NewSession;
+
+    /// A session of `good` runs, and of one more that others disturbed.
+    async fn session(store: &Store, good: u32) -> Led {
+        let session = NewSession {
+            session_id: "01SESSION".to_owned(),
+            facts: SessionFacts::default(),
+            label: Some(LABEL.to_owned()),
+            tags: std::collections::BTreeMap::new(),
+            controller_build: "0.1.0".to_owned(),
+        };
+        store.create_session(&session).await.unwrap();
+        let mut runs = Vec::new();
+        for place in 0..=good {
+            let run = fixtures::run(&format!("01RUN{place}"), "ch02", Mode::Offline);
+            let mut ended = fixtures::with_walls(run, &[100.0 + f64::from(place); 20]);
+            if place == good {
+                ended.run.status.validity.foreign_cpu_during = Some(0.9);
+            }
+            let mut queued = ended.run.clone();
+            queued.status.state = RunState::Queued;
+            let host = HostFacts {
+                fingerprint: queued.host_fingerprint.clone(),
+                hostname: queued.hostname.clone(),
+                ..HostFacts::default()
+            };
+            store.create_run(&queued, &host).await.unwrap();
+            let samples = ended.samples.into_iter().map(Ok);
+            store.finish_run(&ended.run, samples, &[]).await.unwrap();
+            runs.push(ended.run);
+        }
+        Led {
+            session_id: "01SESSION".to_owned(),
+            outcome: Outcome {
+                runs,
+                exit: Exit::Done,
+            },
+            curves: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_spread_of_good_runs_is_stored_and_the_others_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("bench.db")).await.unwrap();
+        let led = session(&store, 5).await;
+        let view = stored(&store, &led).await.unwrap();
+        assert_eq!((view.run_count, view.uncounted.len()), (5, 1));
+        assert_eq!(view.uncounted[0].run_id, "01RUN5");
+        let key = FloorKey::of(&led.outcome.runs[0]);
+        let floors = store
+            .noise_floors(std::slice::from_ref(&key))
+            .await
+            .unwrap();
+        let wall = view
+            .metrics
+            .iter()
+            .find(|row| row.metric == "wall_ms_p50")
+            .unwrap();
+        assert_eq!(Some(floors[&key]["wall_ms_p50"].log_sd), wall.log_sd);
+        assert_eq!(floors[&key]["wall_ms_p50"].run_count, 5);
+        assert!(
+            !floors[&key].contains_key("output_tokens"),
+            "no spread, no floor"
+        );
+    }
+
+    #[tokio::test]
+    async fn of_too_few_good_runs_nothing_is_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("bench.db")).await.unwrap();
+        let led = session(&store, 4).await;
+        let error = stored(&store, &led).await.unwrap_err();
+        assert_eq!(crate::exit::of(&error), Exit::Failed);
+        let words = error.to_string();
+        assert!(
+            words.contains("4 runs can be counted") && words.contains("01RUN4"),
+            "{words}"
+        );
+        assert!(store.all_noise_floors().await.unwrap().is_empty());
+    }
 }

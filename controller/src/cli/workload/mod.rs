@@ -24,18 +24,12 @@ use crate::plan::sweep::Range;
 use crate::plan::{Before, RUNS_MAX, Request, slots};
 use crate::values;
 
-/// The groups that clap makes of the flags here, for a command that has none of them.
-pub const FLAG_GROUPS: [&str; 9] = [
-    "ArmArgs",
-    "EngineArgs",
-    "SetupArgs",
-    "HttpArgs",
-    "WorkArgs",
-    "PromptArgs",
-    "LoadArgs",
-    "LimitArgs",
-    "SessionArgs",
-];
+/// The ids of all flags here, for what goes with none of them.
+pub fn flag_ids() -> Vec<clap::Id> {
+    let command = AskedArgs::augment_args(clap::Command::new(""));
+    let ids = command.get_arguments().map(|arg| arg.get_id().clone());
+    ids.collect()
+}
 
 /// What one `--arm` takes.
 pub use self::arms::arm_command;
