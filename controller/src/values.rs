@@ -11,8 +11,8 @@ use contracts::run::{AllowFailures, Device, Dtype, Endpoint, Mode};
 
 use crate::plan::Order;
 
-pub use verdicts::{alpha, fail_on, margin};
 pub use load::{SweepBy, arrival, cache, dataset, extra, goodput, rate, share, sweep_by};
+pub use verdicts::{alpha, fail_on, margin};
 
 /// Which modes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -136,7 +136,9 @@ fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
 async fn noise_floors(store: &Store, pairings: &[Pairing]) -> anyhow::Result<NoiseFloors> {
     let pairs = pairings.iter().flat_map(|pairing| &pairing.pairs);
     let groups = pairs.flat_map(|pair| [&pair.base, &pair.candidate]);
-    let mut keys: Vec<FloorKey> = groups.map(|group: &Group| FloorKey::of(&group.newest)).collect();
+    let mut keys: Vec<FloorKey> = groups
+        .map(|group: &Group| FloorKey::of(&group.newest))
+        .collect();
     keys.sort();
     keys.dedup();
     Ok(store.noise_floors(&keys).await?)

@@ -59,7 +59,8 @@ impl Comparison {
                 known: known.join(", "),
             });
         }
-        self.product.retain(|product| metrics.contains(&product.metric));
+        self.product
+            .retain(|product| metrics.contains(&product.metric));
         for cell in self.steps.iter_mut().flat_map(|step| &mut step.cells) {
             let rows = std::mem::take(&mut cell.rows);
             let (shown, hidden) = rows

@@ -28,11 +28,7 @@ pub(super) fn warnings(side: &str, runs: &[Measured<'_>]) -> Vec<String> {
         })
         .filter(|(_, walls): &(&str, Vec<f64>)| walls.len() <= MAX_REQUESTS)
         .collect();
-    let all = [
-        drifting(&walls),
-        resembling(&walls),
-        with_outliers(&walls),
-    ];
+    let all = [drifting(&walls), resembling(&walls), with_outliers(&walls)];
     let told = all.into_iter().flatten();
     told.map(|what| format!("the {side}'s {what}")).collect()
 }
@@ -45,7 +41,9 @@ fn drifting(runs: &[(&str, Vec<f64>)]) -> Option<String> {
         warns.then_some((id, drift.shift))
     });
     let drifts: Vec<(&&str, f64)> = drifts.collect();
-    let worst = drifts.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
+    let worst = drifts
+        .iter()
+        .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
     Some(format!(
         "wall time drifts within {} of {} runs, most in {} by {:+.1}% from its first half to its second",
         drifts.len(),
@@ -62,7 +60,10 @@ fn resembling(runs: &[(&str, Vec<f64>)]) -> Option<String> {
         (lag.abs() > 2.0 / (walls.len() as f64).sqrt()).then_some(lag)
     });
     let lags: Vec<f64> = lags.collect();
-    let worst = lags.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
+    let worst = lags
+        .iter()
+        .copied()
+        .max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
     (2 * lags.len() > runs.len()).then(|| {
         format!(
             "requests resemble their neighbours in {} of {} runs (autocorrelation up to {worst:.2})",

@@ -98,7 +98,9 @@ fn host() {
     let cell = &comparison.steps[0].cells[0];
     assert_eq!(
         cell.withheld,
-        [format!("the hosts differ, bench-1 and bench-2: {run} to have both sides on one")]
+        [format!(
+            "the hosts differ, bench-1 and bench-2: {run} to have both sides on one"
+        )]
     );
     assert!(cell.rows.iter().any(|row| row.ratio == Some(0.9)));
 }
@@ -243,7 +245,9 @@ fn contaminated() {
     assert!(kept.comparable() && cell.rows.iter().any(|row| row.ratio == Some(0.9)));
     assert_eq!(
         cell.withheld,
-        [format!("contaminated runs were kept (--all): the candidate's run 2: {words}")]
+        [format!(
+            "contaminated runs were kept (--all): the candidate's run 2: {words}"
+        )]
     );
 }
 

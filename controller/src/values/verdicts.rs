@@ -85,7 +85,14 @@ mod tests {
         assert_eq!(fail_on("slower"), Ok(0.0));
         assert_eq!(fail_on("slower:3%"), Ok(0.03));
         assert_eq!(fail_on("slower:0%"), Ok(0.0));
-        for bad in ["faster", "slower:", "slower:x", "slower:-1%", "slower5%", ""] {
+        for bad in [
+            "faster",
+            "slower:",
+            "slower:x",
+            "slower:-1%",
+            "slower5%",
+            "",
+        ] {
             assert!(fail_on(bad).is_err(), "{bad}");
         }
     }

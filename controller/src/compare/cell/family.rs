@@ -21,9 +21,15 @@ pub(super) fn judge_rows(
     terms: &Terms<'_>,
 ) {
     let family: Vec<usize> = (0..rows.len())
-        .filter(|i| rows.get(*i).is_some_and(|row| row.primary && row.ratio.is_some()))
+        .filter(|i| {
+            rows.get(*i)
+                .is_some_and(|row| row.primary && row.ratio.is_some())
+        })
         .collect();
-    let values: Vec<Values> = family.iter().filter_map(|i| Values::of(rows.get(*i)?, terms)).collect();
+    let values: Vec<Values> = family
+        .iter()
+        .filter_map(|i| Values::of(rows.get(*i)?, terms))
+        .collect();
     let questions: Vec<Question<'_>> = values.iter().map(|v| v.question(terms)).collect();
     let judgements = judge::judge(&questions, &terms.rules);
     for (i, judgement) in family.iter().zip(judgements) {
@@ -52,7 +58,11 @@ fn verdict(row: &mut Row, terms: &Terms<'_>) -> Verdict {
     if let Some(why) = terms.withheld {
         return none(why);
     }
-    let missing = row.base.missing.as_deref().or(row.candidate.missing.as_deref());
+    let missing = row
+        .base
+        .missing
+        .as_deref()
+        .or(row.candidate.missing.as_deref());
     match row.verdict.take() {
         Some(verdict) => verdict,
         None => none(row.note.as_deref().or(missing).unwrap_or("no ratio")),
@@ -71,7 +81,10 @@ fn exploratory(row: &Row, terms: &Terms<'_>) -> Option<Effect> {
 
 /// The wall time's requests of one run against those of another.
 fn within_pair(rows: &mut [Row], base: &Run<'_>, candidate: &Run<'_>) {
-    let (base, candidate) = (&base.reduced.stats.wall_times, &candidate.reduced.stats.wall_times);
+    let (base, candidate) = (
+        &base.reduced.stats.wall_times,
+        &candidate.reduced.stats.wall_times,
+    );
     if base.len().max(candidate.len()) > WITHIN_PAIR_REQUESTS {
         return;
     }

@@ -311,5 +311,8 @@ fn one_run_a_side_is_looked_at_request_by_request() {
     };
     let with = rows(&side(&base), &side(&candidate), &terms);
     let verdict = row(&with, "wall_ms_p50").verdict.as_ref();
-    assert!(matches!(verdict, Some(Verdict::Slower { .. })), "{verdict:?}");
+    assert!(
+        matches!(verdict, Some(Verdict::Slower { .. })),
+        "{verdict:?}"
+    );
 }

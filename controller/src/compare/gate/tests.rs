@@ -74,7 +74,10 @@ fn undecided_fails_only_where_a_verdict_is_required() {
         assert_eq!(gate(Some(0.0), false).exit(&comparison), Exit::Done);
         assert_eq!(gate(Some(0.0), true).exit(&comparison), Exit::Undecided);
     }
-    assert_eq!(gate(None, true).exit(&with(&[Verdict::Equivalent])), Exit::Done);
+    assert_eq!(
+        gate(None, true).exit(&with(&[Verdict::Equivalent])),
+        Exit::Done
+    );
 }
 
 #[test]

@@ -30,8 +30,15 @@ fn steady() -> Vec<f64> {
 
 #[test]
 fn steady_runs_are_not_mentioned() {
-    assert!(told(&[steady(), steady()]).is_empty(), "{:?}", told(&[steady()]));
-    assert!(told(&[vec![100.0; 20]]).is_empty(), "no spread is no warning");
+    assert!(
+        told(&[steady(), steady()]).is_empty(),
+        "{:?}",
+        told(&[steady()])
+    );
+    assert!(
+        told(&[vec![100.0; 20]]).is_empty(),
+        "no spread is no warning"
+    );
     assert!(told(&[vec![100.0]]).is_empty());
     assert!(told(&[]).is_empty());
 }
@@ -42,7 +49,9 @@ fn drift_names_the_run_that_drifts_most() {
     let lines = told(&[steady(), rising, steady()]);
     assert_eq!(
         lines,
-        ["the base's wall time drifts within 1 of 3 runs, most in 01R1 by +18.3% from its first half to its second"]
+        [
+            "the base's wall time drifts within 1 of 3 runs, most in 01R1 by +18.3% from its first half to its second"
+        ]
     );
 }
 
@@ -51,7 +60,10 @@ fn neighbours_are_told_where_most_runs_show_it() {
     let waves: Vec<f64> = (0..40).map(|i| 100.0 + f64::from(i / 5 % 2)).collect();
     let lines = told(&[waves.clone(), waves.clone(), steady()]);
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("resemble their neighbours in 2 of 3 runs"), "{lines:?}");
+    assert!(
+        lines[0].contains("resemble their neighbours in 2 of 3 runs"),
+        "{lines:?}"
+    );
     assert!(told(&[waves, steady(), steady()]).is_empty());
 }
 
@@ -64,6 +76,8 @@ fn outliers_are_counted_and_stay() {
     let lines = told(&[walls]);
     assert_eq!(
         lines,
-        ["the base's wall times have outliers in 1 of 1 runs, most in 01R0: 3 of 20 requests; none is left out"]
+        [
+            "the base's wall times have outliers in 1 of 1 runs, most in 01R0: 3 of 20 requests; none is left out"
+        ]
     );
 }

@@ -106,7 +106,12 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
         ));
     }
     lines.push(cell.outputs.line.clone());
-    lines.extend(cell.outputs.first_difference.iter().flat_map(first_difference));
+    lines.extend(
+        cell.outputs
+            .first_difference
+            .iter()
+            .flat_map(first_difference),
+    );
     lines.extend(cell.notes.iter().map(|note| format!("note: {note}")));
     lines.push(provenance(&cell.provenance, cell));
     lines
@@ -170,15 +175,26 @@ fn first_difference(at: &FirstDifference) -> Vec<String> {
 /// In one line what JSON has in full.
 fn provenance(of: &Provenance, cell: &Cell) -> String {
     let known = |text: Option<&str>| short(text.unwrap_or("not known"));
-    let method = cell.rows.iter().find_map(|row| Some(row.effect.as_ref()?.method));
-    let seeds: Vec<String> = of.sessions.iter().map(|s| s.order_seed.to_string()).collect();
+    let method = cell
+        .rows
+        .iter()
+        .find_map(|row| Some(row.effect.as_ref()?.method));
+    let seeds: Vec<String> = of
+        .sessions
+        .iter()
+        .map(|s| s.order_seed.to_string())
+        .collect();
     let mut parts = vec![
         format!("builds {} | {}", build(&of.base), build(&of.candidate)),
         format!("model {}", known(of.model_sha256.as_deref())),
         format!("host {}", short(&of.host_fingerprint)),
         format!("agent {}", of.agent_builds.join(" and ")),
         format!("controller {}", of.controller_builds.join(" and ")),
-        format!("seeds {} (sampling), {} (order)", of.sampling_seed, seeds.join(" and ")),
+        format!(
+            "seeds {} (sampling), {} (order)",
+            of.sampling_seed,
+            seeds.join(" and ")
+        ),
         format!("alpha {}", of.rules.alpha),
         format!("definition {}", known(of.definition.as_deref())),
     ];
@@ -188,7 +204,10 @@ fn provenance(of: &Provenance, cell: &Cell) -> String {
 
 fn build(build: &Build) -> String {
     let name = build.engine_build.as_deref().unwrap_or("not known");
-    let more = [build.profile.clone(), build.binary_sha256.as_deref().map(short)];
+    let more = [
+        build.profile.clone(),
+        build.binary_sha256.as_deref().map(short),
+    ];
     let more: Vec<String> = more.into_iter().flatten().collect();
     if more.is_empty() {
         name.to_owned()
