@@ -5,6 +5,7 @@
 
 mod agents;
 mod client_floor;
+mod filter;
 mod noise_floor;
 mod open;
 mod rows;
@@ -18,8 +19,8 @@ use std::path::{Path, PathBuf};
 use sqlx::SqlitePool;
 
 pub use agents::AgentRow;
+pub use filter::RunFilter;
 pub use noise_floor::{FloorKey, NewFloor, NoiseFloors, StoredFloor};
-pub use runs::RunFilter;
 pub use write::{NewSession, Stored};
 
 /// An open database.

@@ -6,17 +6,8 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite};
 
 use super::rows::{parse_json, parse_word, read_floats, uncount, word};
-use super::{Store, StoreError, server_reports};
+use super::{RunFilter, Store, StoreError, server_reports};
 use crate::record::{RunRecord, SessionFacts};
-
-/// Which runs; the default is all of them.
-#[derive(Debug, Clone, Default)]
-pub struct RunFilter {
-    /// Only those whose end is not stored.
-    pub unfinished: bool,
-    /// Only the newest so many.
-    pub limit: Option<u32>,
-}
 
 /// Ids named in the message about a prefix that is not unique.
 const AMBIGUOUS_SHOWN: u32 = 3;
@@ -41,9 +32,7 @@ impl Store {
     /// What SQLite says; a row that cannot be read back.
     pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
         let mut query = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
-        if filter.unfinished {
-            query.push(" and run.state not in ('done', 'failed', 'cancelled')");
-        }
+        filter.push(&mut query);
         query.push(" order by run.created_unix_ms desc, run.run_id desc");
         if let Some(limit) = filter.limit {
             query.push(" limit ").push_bind(limit);
