@@ -113,7 +113,7 @@ fn mode() {
         ReasonCode::ModeDiffers,
         "modes differ: offline and online",
         &format!(
-            "run `controller run --arm 'base: --chapter ch01 --mode offline' --arm 'candidate: --chapter ch02 --mode online' {WORK}; or ask for two modes with :offline and :online"
+            "run `controller run --chapter ch01,ch02 --mode both {WORK}; or ask for two modes with :offline and :online"
         ),
     );
 }
