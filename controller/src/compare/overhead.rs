@@ -29,11 +29,7 @@ pub struct Overhead {
 
 /// The overhead of the layer. Its intervals are Student's t on the runs' values in ms: by pairs where
 /// the runs share blocks, else Welch's.
-pub fn overhead(
-    base: &[Measured<'_>],
-    candidate: &[Measured<'_>],
-    terms: &Terms<'_>,
-) -> Overhead {
+pub fn overhead(base: &[Measured<'_>], candidate: &[Measured<'_>], terms: &Terms<'_>) -> Overhead {
     let online = |run: &Measured<'_>| run.run.status.spec.arm.mode == Mode::Online;
     let (offline, online) = if candidate.iter().all(online) {
         (base, candidate)

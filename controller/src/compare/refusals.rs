@@ -98,7 +98,9 @@ fn host() {
     let cell = &comparison.steps[0].cells[0];
     assert_eq!(
         cell.withheld,
-        [format!("the hosts differ, bench-1 and bench-2: {run} to have both sides on one")]
+        [format!(
+            "the hosts differ, bench-1 and bench-2: {run} to have both sides on one"
+        )]
     );
     assert!(cell.rows.iter().any(|row| row.ratio == Some(0.9)));
 }
@@ -111,7 +113,7 @@ fn mode() {
         ReasonCode::ModeDiffers,
         "modes differ: offline and online",
         &format!(
-            "run `controller run --arm 'base: --chapter ch01 --mode offline' --arm 'candidate: --chapter ch02 --mode online' {WORK}; or ask for two modes with :offline and :online"
+            "run `controller run --chapter ch01,ch02 --mode both {WORK}; or ask for two modes with :offline and :online"
         ),
     );
 }
@@ -243,7 +245,9 @@ fn contaminated() {
     assert!(kept.comparable() && cell.rows.iter().any(|row| row.ratio == Some(0.9)));
     assert_eq!(
         cell.withheld,
-        [format!("contaminated runs were kept (--all): the candidate's run 2: {words}")]
+        [format!(
+            "contaminated runs were kept (--all): the candidate's run 2: {words}"
+        )]
     );
 }
 

@@ -17,21 +17,18 @@ const REPEAT: u32 = 5;
 /// Both sides in one session: ``run `controller run …` ``. `more` are flags that are put at its end.
 pub fn rerun(base: &RunRecord, candidate: &RunRecord, more: &str) -> String {
     let (b, c) = (&base.status.spec.arm, &candidate.status.spec.arm);
-    let modes = b.mode != c.mode;
-    let one_arm_two_modes = modes && b.engine == c.engine;
-    let (of_base, of_candidate) = (setup(base), setup(candidate));
-    let arms = if one_arm_two_modes {
-        format!(
-            "{}{of_base} --mode both",
-            engine(&[base]).unwrap_or_default()
-        )
-    } else if let Some(engines) = engine(&[base, candidate])
-        && of_base == of_candidate
-        && !modes
-    {
-        format!("{engines}{}{of_base}", mode(base))
+    let runs = if b.engine == c.engine && b.mode != c.mode {
+        vec![base]
     } else {
-        format!("{}{}", own("base", base), own("candidate", candidate))
+        vec![base, candidate]
+    };
+    let setup_of_both = Some(setup(base)).filter(|flags| *flags == setup(candidate));
+    let arms = match (engine(&runs), setup_of_both) {
+        (Some(engines), Some(setup)) if b.mode == c.mode => {
+            format!("{engines}{}{setup}", mode(base))
+        }
+        (Some(engines), Some(setup)) => format!("{engines} --mode both{setup}"),
+        _ => format!("{}{}", own("base", base), own("candidate", candidate)),
     };
     command(&arms, base, candidate, more)
 }

@@ -67,6 +67,10 @@ fn three_runs_a_side_have_an_interval_and_blocks_narrow_it() {
     assert!((low - 0.7516).abs() < 1e-3 && (high - 1.2484).abs() < 1e-3);
     let (low, high) = interval(Design::Unpaired);
     assert!(low < 0.0 && high > 2.0, "drift is in it");
-    let two = overhead(&side(&offline[..2]), &side(&online[..2]), &terms(Design::Paired));
+    let two = overhead(
+        &side(&offline[..2]),
+        &side(&online[..2]),
+        &terms(Design::Paired),
+    );
     assert_eq!(two.median_interval_ms, None);
 }

@@ -28,16 +28,20 @@ fn of_step(step: &Step) -> Vec<Vec<String>> {
         let mode = words::snake(&cell.candidate.mode);
         if !cell.reasons.is_empty() {
             let none = || "—".to_owned();
-            rows.push(vec![name.clone(), mode, none(), none(), none(), cell.word.clone()]);
+            rows.push(vec![
+                name.clone(),
+                mode,
+                none(),
+                none(),
+                none(),
+                cell.word.clone(),
+            ]);
             continue;
         }
         for row in cell.rows.iter().filter(|row| row.primary) {
             let (ratio, interval) = match (&row.effect, row.ratio) {
                 (Some(effect), Some(ratio)) => numbers::effect(ratio, effect),
-                (_, ratio) => (
-                    ratio.map_or("—".to_owned(), numbers::ratio),
-                    "—".to_owned(),
-                ),
+                (_, ratio) => (ratio.map_or("—".to_owned(), numbers::ratio), "—".to_owned()),
             };
             let words = row.verdict.as_ref();
             let words = words.map(|v| verdict::words(v, cell.rules.margin));

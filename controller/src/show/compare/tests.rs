@@ -4,7 +4,7 @@
 mod numbers_agree;
 mod refusals;
 
-use contracts::run::{Load, Mode};
+use contracts::run::{Load, Mode, RunState};
 use contracts::sample::TimingSource;
 
 use super::*;
@@ -22,7 +22,9 @@ const NOISE: [[f64; 5]; 2] = [
 
 /// 20 requests around a wall time.
 fn walls(first_ms: f64) -> Vec<f64> {
-    (0..20).map(|i| first_ms + f64::from(i * 7 % 10) / 8.0).collect()
+    (0..20)
+        .map(|i| first_ms + f64::from(i * 7 % 10) / 8.0)
+        .collect()
 }
 
 /// Offline, the engine's clock; online, the client's.
@@ -44,7 +46,11 @@ fn session(arms: &[(&str, Mode, f64)], blocks: u32) -> Vec<RunWithSamples> {
     for block in 0..blocks {
         for (place, (engine, mode, wall_ms)) in (0..).zip(arms) {
             let arms = u32::try_from(arms.len()).unwrap();
-            let turn = if block % 2 == 0 { place } else { arms - 1 - place };
+            let turn = if block % 2 == 0 {
+                place
+            } else {
+                arms - 1 - place
+            };
             let position = block * arms + turn;
             let letter = char::from(b'a' + u8::try_from(place).unwrap());
             let mut run = fixtures::run(&format!("01{position:03}"), engine, *mode);
@@ -68,7 +74,10 @@ fn session(arms: &[(&str, Mode, f64)], blocks: u32) -> Vec<RunWithSamples> {
 /// ch01 at 1224 ms and ch02 at another wall time, offline.
 fn chapters(ch02_ms: f64, blocks: u32) -> Vec<RunWithSamples> {
     session(
-        &[("ch01", Mode::Offline, 1224.0), ("ch02", Mode::Offline, ch02_ms)],
+        &[
+            ("ch01", Mode::Offline, 1224.0),
+            ("ch02", Mode::Offline, ch02_ms),
+        ],
         blocks,
     )
 }
@@ -134,7 +143,10 @@ fn a_difference_that_only_holm_denies_says_so() {
 /// ch01 and ch02 online, five blocks.
 fn online(ch02_ms: f64) -> Vec<RunWithSamples> {
     session(
-        &[("ch01", Mode::Online, 1224.0), ("ch02", Mode::Online, ch02_ms)],
+        &[
+            ("ch01", Mode::Online, 1224.0),
+            ("ch02", Mode::Online, ch02_ms),
+        ],
         5,
     )
 }
@@ -161,6 +173,36 @@ fn one_run_a_side_without_and_with_a_noise_floor() {
 }
 
 #[test]
+fn a_failed_run_takes_its_block_with_it() {
+    let mut runs = chapters(1110.0, 5);
+    let failed = runs.iter_mut().find(|run| run.run.engine == "ch02");
+    failed.unwrap().run.status.state = RunState::Failed;
+    let comparison = compared("ch01", "ch02", &runs);
+    insta::assert_snapshot!("excluded_text", text(&comparison));
+}
+
+#[test]
+fn different_hosts_have_numbers_and_no_verdict_where_that_is_asked_for() {
+    let mut runs = chapters(1110.0, 3);
+    for run in runs.iter_mut().filter(|run| run.run.engine == "ch02") {
+        run.run.host_fingerprint = "f2".to_owned();
+        run.run.hostname = "bench-2".to_owned();
+    }
+    let options = Options {
+        allow_different_hosts: true,
+        ..Options::default()
+    };
+    let comparison = compared_by(&["ch01", "ch02"], &runs, &options);
+    insta::assert_snapshot!("withheld_text", text(&comparison));
+}
+
+#[test]
+fn one_arm_against_itself_is_split_by_block() {
+    let comparison = compared("ch01", "ch01", &chapters(1110.0, 6));
+    insta::assert_snapshot!("split_text", text(&comparison));
+}
+
+#[test]
 fn several_sides_each_against_the_one_before() {
     let runs = session(
         &[
@@ -178,14 +220,20 @@ fn several_sides_each_against_the_one_before() {
     insta::assert_snapshot!("previous_text", text(&comparison));
     let first = compared_by(&["ch01", "ch02", "ch04"], &runs, &Options::default());
     let printed = text(&first);
-    assert!(printed.contains("all steps, each against the first"), "{printed}");
+    assert!(
+        printed.contains("all steps, each against the first"),
+        "{printed}"
+    );
     assert!(!printed.contains("product"), "{printed}");
 }
 
 #[test]
 fn the_network_and_server_layer_costs_milliseconds() {
     let runs = session(
-        &[("ch02", Mode::Offline, 1224.0), ("ch02", Mode::Online, 1225.5)],
+        &[
+            ("ch02", Mode::Offline, 1224.0),
+            ("ch02", Mode::Online, 1225.5),
+        ],
         5,
     );
     let comparison = compared("ch02:offline", "ch02:online", &runs);
@@ -211,7 +259,9 @@ fn an_open_loop_is_judged_from_due() {
 fn only_the_metrics_that_are_asked_for_are_shown_and_all_primaries_are_judged() {
     let mut comparison = compared("ch01", "ch02", &online(1110.0));
     let word = comparison.steps[0].cells[0].word.clone();
-    comparison.show_only(&["ttft_ms_p50".to_owned(), "wall_ms".to_owned()]).unwrap();
+    comparison
+        .show_only(&["ttft_ms_p50".to_owned(), "wall_ms".to_owned()])
+        .unwrap();
     assert_eq!(comparison.steps[0].cells[0].word, word);
     insta::assert_snapshot!("metric_text", text(&comparison));
 }
@@ -225,7 +275,10 @@ fn json_has_the_runs_and_what_it_rests_on() {
     assert_eq!(document["rules"]["margin"], 0.05);
     let cell = &document["steps"][0]["cells"][0];
     let rows = cell["rows"].as_array().unwrap();
-    let wall = rows.iter().find(|row| row["metric"] == "wall_ms_p50").unwrap();
+    let wall = rows
+        .iter()
+        .find(|row| row["metric"] == "wall_ms_p50")
+        .unwrap();
     assert_eq!(wall["verdict"]["word"], "faster");
     assert_eq!(wall["primary"], true);
     let runs = wall["candidate_runs"].as_array().unwrap();

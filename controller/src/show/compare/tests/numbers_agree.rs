@@ -7,7 +7,9 @@ use super::*;
 /// The numbers in a text, as they are written: `1110.51`, `9.3`.
 fn numbers(text: &str) -> Vec<String> {
     let digits = |c: char| c.is_ascii_digit() || c == '.';
-    let words = text.split(|c| !digits(c)).map(|word| word.trim_matches('.'));
+    let words = text
+        .split(|c| !digits(c))
+        .map(|word| word.trim_matches('.'));
     let numbers = words.filter(|word| !word.is_empty());
     numbers.map(str::to_owned).collect()
 }
@@ -56,7 +58,9 @@ fn leaves(value: &Value, floats: &mut Vec<f64>, texts: &mut String) {
 fn is_among(number: &str, floats: &[f64]) -> bool {
     let decimals = number.split_once('.').map_or(0, |(_, after)| after.len());
     let alike = |value: f64| format!("{:.decimals$}", value.abs()) == number;
-    floats.iter().any(|value| alike(*value) || alike(value * 100.0))
+    floats
+        .iter()
+        .any(|value| alike(*value) || alike(value * 100.0))
 }
 
 fn agree(comparison: &Comparison) {
@@ -67,7 +71,11 @@ fn agree(comparison: &Comparison) {
     assert!(of_text.len() > 10, "{text}");
     assert_eq!(of_text, numbers(&tables(&markdown)));
     let (mut floats, mut texts) = (Vec::new(), String::new());
-    leaves(&serde_json::from_str(&json).unwrap(), &mut floats, &mut texts);
+    leaves(
+        &serde_json::from_str(&json).unwrap(),
+        &mut floats,
+        &mut texts,
+    );
     for number in of_text {
         // Names of percentiles and reasons are texts there too.
         let known = is_among(&number, &floats) || texts.contains(&number);

@@ -82,7 +82,8 @@ fn every_run_failed() {
 #[test]
 fn a_request_failed() {
     let comparison = with(|run| {
-        run.samples.push(fixtures::failed_sample(20, ErrorClass::HttpStatus));
+        run.samples
+            .push(fixtures::failed_sample(20, ErrorClass::HttpStatus));
     });
     insta::assert_snapshot!("refused_failed_request", from_the_words(&comparison));
 }
@@ -113,11 +114,25 @@ fn outputs_differ() {
 }
 
 #[test]
+fn both_sides_are_the_same_runs() {
+    let comparison = compared("run:01001", "run:01001", &chapters(1110.0, 3));
+    insta::assert_snapshot!("refused_same_runs", from_the_words(&comparison));
+}
+
+#[test]
+fn modes_differ_and_nobody_asked_for_that() {
+    let comparison = with_all(|run| run.run.status.spec.arm.mode = Mode::Online);
+    insta::assert_snapshot!("refused_mode", from_the_words(&comparison));
+}
+
+#[test]
+fn nothing_was_measured() {
+    let comparison = with_all(|run| run.samples.clear());
+    insta::assert_snapshot!("refused_nothing_measured", from_the_words(&comparison));
+}
+
+#[test]
 fn a_side_that_is_two_arms() {
-    let mut runs = chapters(1110.0, 3);
-    for run in &mut runs {
-        run.run.engine = "ch02".to_owned();
-    }
-    let comparison = compared("ch02", "ch02", &runs);
+    let comparison = compared("session:01SESSION", "ch02", &chapters(1110.0, 3));
     insta::assert_snapshot!("refused_arms", from_the_words(&comparison));
 }
