@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod doctor;
 mod dry_run;
+mod measure;
 mod plan_words;
 mod resume;
 mod run;

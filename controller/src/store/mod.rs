@@ -11,6 +11,7 @@ mod rows;
 mod runs;
 mod samples;
 mod server_reports;
+mod sessions;
 mod write;
 
 use std::path::{Path, PathBuf};
