@@ -40,6 +40,7 @@ use crate::spool::{RunId, Spool, SpoolError};
 use crate::state::{Current, StateDir};
 use builds::Builds;
 use check::Refusal;
+pub(crate) use prepare::binary_sha256;
 pub(crate) use ready::build_word;
 use record::Record;
 use resolve::Resolved;

@@ -1,5 +1,6 @@
-//! What `run`, its suites and `calibrate --runs` do alike: a request made ready for the agents that it
-//! goes to, agents and database held open, and a session led from its check to its last run.
+//! What `run`, its extensions, suites and `calibrate --runs` do alike: a request made ready for the
+//! agents that it goes to, agents and database held open, and a session led from its check to its last
+//! run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,8 +15,9 @@ use super::{Context, connect};
 use crate::exit::usage;
 use crate::plan::sweep::Range;
 use crate::plan::{Plan, Request, plan};
+use crate::record::SessionFacts;
 use crate::run::progress::Console;
-use crate::run::{Outcome, Session, check, interrupt};
+use crate::run::{Host, Outcome, Session, check, interrupt};
 use crate::show::curve::Curve;
 use crate::store::Store;
 
@@ -74,6 +76,11 @@ impl Bench {
         }))
     }
 
+    /// The agents that answered.
+    pub fn hosts(&self) -> &[Host] {
+        &self.agents.hosts
+    }
+
     /// Makes sure that every agent can run every arm. None if the user interrupted.
     ///
     /// # Errors
@@ -85,7 +92,7 @@ impl Bench {
         }
     }
 
-    /// Leads a session that was checked.
+    /// Leads a new session that was checked.
     ///
     /// # Errors
     /// The database; an agent's trouble is in the outcome.
@@ -96,21 +103,12 @@ impl Bench {
         secrets: Secrets,
         named: Named,
     ) -> anyhow::Result<Led> {
-        let session = Session {
-            store: &self.store,
-            hosts: &self.agents.hosts,
-            plan,
-            secrets,
-            label: named.label,
-            tags: named.tags,
-            session_id: Ulid::generate().to_string(),
-            created_unix_ms: crate::now_unix_ms(),
-            interrupt: &self.interrupt,
-            console: &self.console,
-        };
+        let id = Ulid::generate().to_string();
+        let session = self.session(plan, secrets, named, id, facts(plan));
+        session.create().await?;
         let (outcome, curves) = match sweep {
-            Some(range) => session.sweep(range).await?,
-            None => (session.run().await?, Vec::new()),
+            Some(range) => session.sweep(range).await,
+            None => (session.run().await, Vec::new()),
         };
         Ok(Led {
             session_id: session.session_id,
@@ -119,9 +117,57 @@ impl Bench {
         })
     }
 
-    /// Whether the user wants to stop.
-    pub fn interrupted(&self) -> bool {
-        self.interrupt.is_cancelled()
+    /// Leads what a stored session is extended by; `facts` are those it had before.
+    ///
+    /// # Errors
+    /// The database; somebody else has extended it in the meantime. An agent's trouble is in the
+    /// outcome.
+    pub async fn extend(
+        &self,
+        plan: &Plan,
+        secrets: Secrets,
+        named: Named,
+        (session_id, facts): (&str, &SessionFacts),
+    ) -> anyhow::Result<Led> {
+        let before = facts.extended_count;
+        if !self.store.extend_session(session_id, before).await? {
+            return Err(usage(format!(
+                "--extend {session_id}: another command extends it now; wait for its end"
+            )));
+        }
+        let facts = SessionFacts {
+            extended_count: before + 1,
+            ..facts.clone()
+        };
+        let session = self.session(plan, secrets, named, session_id.to_owned(), facts);
+        let outcome = session.run().await;
+        Ok(Led {
+            session_id: session.session_id,
+            outcome,
+            curves: Vec::new(),
+        })
+    }
+
+    fn session<'a>(
+        &'a self,
+        plan: &'a Plan,
+        secrets: Secrets,
+        named: Named,
+        session_id: String,
+        facts: SessionFacts,
+    ) -> Session<'a> {
+        Session {
+            store: &self.store,
+            hosts: &self.agents.hosts,
+            plan,
+            secrets,
+            label: named.label,
+            tags: named.tags,
+            session_id,
+            facts,
+            interrupt: &self.interrupt,
+            console: &self.console,
+        }
     }
 
     /// Lets the agents go; the built-in one ends.
@@ -131,18 +177,31 @@ impl Bench {
     }
 }
 
-/// Multiplies a request out for the agents of these names.
+/// How a new session is planned.
+fn facts(plan: &Plan) -> SessionFacts {
+    let request = &plan.request;
+    SessionFacts {
+        run_order: request.order.word().to_owned(),
+        order_seed: request.order_seed,
+        repeat_count: request.repeat,
+        max_extend: request.max_extend,
+        extended_count: 0,
+        created_unix_ms: crate::now_unix_ms(),
+    }
+}
+
+/// Multiplies a request out for the agents of these names; none is the built-in one.
 ///
 /// # Errors
 /// Secrets for a session without HTTP.
 pub fn ready(mut request: Request, secrets: &Secrets, names: &[String]) -> anyhow::Result<Plan> {
-    let online = |arm: &Arm| arm.mode == Mode::Online;
-    if !secrets.is_empty() && !request.arms.iter().any(online) {
+    if !secrets.is_empty() && !request.online() {
         return Err(usage(
             "--header and --api-key-file with --mode offline: `generate` has no HTTP; give --mode online or both",
         ));
     }
-    for arm in request.arms.iter_mut().filter(|arm| online(arm)) {
+    let online = |arm: &&mut Arm| arm.mode == Mode::Online;
+    for arm in request.arms.iter_mut().filter(online) {
         arm.header_names = secrets.headers.keys().cloned().collect();
     }
     if names.is_empty() {

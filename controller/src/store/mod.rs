@@ -12,6 +12,7 @@ mod rows;
 mod runs;
 mod samples;
 mod server_reports;
+mod sessions;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -14,4 +14,5 @@ mod interrupts;
 mod lab;
 mod loads;
 mod main_job;
+mod sessions;
 mod suites;

@@ -89,7 +89,7 @@ async fn led(bench: &Bench, plan: &Plan) -> anyhow::Result<Option<Led>> {
         ..Named::default()
     };
     let led = bench.lead(plan, None, Secrets::default(), named).await?;
-    Ok((!bench.interrupted()).then_some(led))
+    Ok((led.outcome.exit != Exit::Interrupted).then_some(led))
 }
 
 /// Reads the runs back, stores their spread, and says what it is.

@@ -45,10 +45,10 @@ pub async fn run(context: &Context, file: &Path, args: super::Args) -> anyhow::R
         return Ok(Exit::Interrupted);
     };
     let led = led(&bench, &planned).await;
-    let interrupted = bench.interrupted();
     let store = bench.release().await;
     let reported = match led {
-        Ok(led) => report(&store, file, &planned, led, interrupted, format).await,
+        Ok(Some(led)) => report(&store, file, &planned, &led, format).await,
+        Ok(None) => Ok(Exit::Interrupted),
         Err(error) => Err(error),
     };
     store.close().await;
@@ -56,14 +56,15 @@ pub async fn run(context: &Context, file: &Path, args: super::Args) -> anyhow::R
 }
 
 /// Every session is checked before the first one runs. Those that were not begun are missing at
-/// the end: the user interrupted, or an agent can do no more.
-async fn led(bench: &Bench, planned: &Planned) -> anyhow::Result<Vec<Led>> {
+/// the end: the user interrupted, or an agent can do no more. None if the user interrupted before
+/// the first run.
+async fn led(bench: &Bench, planned: &Planned) -> anyhow::Result<Option<Vec<Led>>> {
     for session in &planned.sessions {
         if let Some(note) = &session.note {
             bench.console.note(note);
         }
         if bench.check(&session.plan).await?.is_none() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
     }
     let mut done = Vec::new();
@@ -71,29 +72,25 @@ async fn led(bench: &Bench, planned: &Planned) -> anyhow::Result<Vec<Led>> {
         bench.console.note(&format!("workload {}", session.name));
         let (secrets, named) = (session.secrets.clone(), session.named.clone());
         let led = bench.lead(&session.plan, None, secrets, named).await?;
-        let refused = led.outcome.exit == Exit::Agent;
+        let goes_on = !matches!(led.outcome.exit, Exit::Agent | Exit::Interrupted);
         done.push(led);
-        if refused || bench.interrupted() {
+        if !goes_on {
             break;
         }
     }
-    Ok(done)
+    Ok(Some(done))
 }
 
 async fn report(
     store: &Store,
     file: &Path,
     planned: &Planned,
-    led: Vec<Led>,
-    interrupted: bool,
+    led: &[Led],
     format: Format,
 ) -> anyhow::Result<Exit> {
     let mut exit = Exit::Done;
-    if interrupted {
-        exit = Exit::Interrupted;
-    }
     let mut sessions = Vec::new();
-    for (session, led) in planned.sessions.iter().zip(&led) {
+    for (session, led) in planned.sessions.iter().zip(led) {
         exit = exit.worse(led.outcome.exit);
         // Text has each run's table already.
         let runs = match format {
@@ -107,10 +104,10 @@ async fn report(
         });
     }
     // What an interrupted session holds is no evidence that was planned.
-    let gates = if interrupted {
+    let gates = if exit == Exit::Interrupted {
         Vec::new()
     } else {
-        gates(store, planned, &led).await?
+        gates(store, planned, led).await?
     };
     for gate in &gates {
         exit = exit.worse(gate.exit);
