@@ -22,6 +22,13 @@ pub struct Given {
     pub word: String,
 }
 
+impl Given {
+    /// `--n-runs`.
+    pub fn flag(&self) -> &str {
+        self.word.split('=').next().unwrap_or_default()
+    }
+}
+
 impl Words {
     /// Adds what a key's value stands for.
     pub(super) fn add(

@@ -46,33 +46,33 @@ fn what_a_flag_refuses_a_suite_refuses_with_its_line() {
         (
             "n_runs = 6",
             "n_rums = 6",
-            &["line 12", "n_rums", "no such key"],
+            &["line 13", "n_rums", "no such key"],
         ),
         (
             "n_runs = 6",
             "n_runs = \"6\"",
-            &["line 12", "n_runs", "whole number"],
+            &["line 13", "n_runs", "whole number"],
         ),
         (
             "n_runs = 6",
             "n_runs = 0",
-            &["line 12", "\"short\"", "--n-runs 0: give 1"],
+            &["line 13", "\"short\"", "--n-runs 0: give 1"],
         ),
         (
             "\"offline\"",
             "\"sideways\"",
-            &["line 11", "--mode", "offline, online or both"],
+            &["line 12", "--mode", "offline, online or both"],
         ),
         (
             "n_runs = 6",
             "rate = 2",
-            &["line 12", "--rate", "--mode offline"],
+            &["line 13", "--rate", "--mode offline"],
         ),
-        ("threads = 1", "threads = 0", &["line 8", "--threads 0"]),
+        ("threads = 1", "threads = 0", &["line 9", "--threads 0"]),
         (
             "threads = 1",
             "device = \"gpu\"",
-            &["line 8", "--arm two", "cuda:N"],
+            &["line 9", "--arm two", "cuda:N"],
         ),
         (
             "chapter = 2",
@@ -98,7 +98,7 @@ fn what_a_flag_refuses_a_suite_refuses_with_its_line() {
         (
             "n_runs = 6",
             "prompts = \"none.txt\"",
-            &["line 12", "none.txt"],
+            &["line 13", "none.txt"],
         ),
         ("chapter = 2", "chapter = 77", &["ch77"]),
     ];

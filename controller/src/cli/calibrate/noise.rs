@@ -97,7 +97,8 @@ async fn stored(store: &Store, led: &Led) -> anyhow::Result<NoiseView> {
     let mut good = Vec::new();
     let mut bad = Vec::new();
     for run in &led.outcome.runs {
-        let loaded = store.with_figures(run.clone()).await?;
+        let run = store.run_by_prefix(&run.run_id).await?;
+        let loaded = store.with_figures(run).await?;
         match uncounted(&Measured::of(&loaded)) {
             Some(why) => bad.push(why),
             None => good.push(loaded),

@@ -205,26 +205,30 @@ pub fn judges(gate: &suite::Gate, session: &SessionPlan) -> bool {
         .is_none_or(|name| *name == session.name)
 }
 
-/// The line of the key whose flag a message names: in the arm that it names, else in `about`.
+/// The line of the key whose flag a message names first: in the arm that it names, else in `about`.
 fn line_of<'a>(
     message: &str,
     mut arms: impl Iterator<Item = (&'a str, &'a Words)>,
     about: &[&Words],
 ) -> Option<usize> {
-    let arm = arms.find(|(name, _)| message.contains(&format!("--arm {name}:")));
-    let mut given = arm
-        .map(|(_, words)| words)
-        .into_iter()
-        .chain(about.iter().copied())
-        .flat_map(Words::given);
-    let named = |flag: &str| {
-        message.match_indices(flag).any(|(at, _)| {
-            !message[at + flag.len()..].starts_with(|c: char| c == '-' || c.is_alphanumeric())
-        })
+    let in_arm = arms
+        .find(|(name, _)| message.contains(&format!("--arm {name}:")))
+        .and_then(|(_, words)| first_named(message, &[words]));
+    in_arm.or_else(|| first_named(message, about))
+}
+
+fn first_named(message: &str, about: &[&Words]) -> Option<usize> {
+    let place = |flag: &str| {
+        let longer = |rest: &str| rest.starts_with(|c: char| c == '-' || c.is_alphanumeric());
+        let whole = |(at, _): &(usize, &str)| {
+            let rest = message.get(at + flag.len()..);
+            !rest.is_some_and(longer)
+        };
+        message.match_indices(flag).find(whole).map(|(at, _)| at)
     };
-    given
-        .find(|given| named(&format!("--{}", given.key.replace('_', "-"))))
-        .map(|given| given.line)
+    let given = about.iter().flat_map(|words| words.given());
+    let named = given.filter_map(|given| Some((place(given.flag())?, given.line)));
+    named.min().map(|(_, line)| line)
 }
 
 /// A usage error with its file and its line.
