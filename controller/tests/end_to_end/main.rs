@@ -8,9 +8,11 @@
 )]
 
 mod builds;
+mod ci;
 mod doctor;
 mod foreign;
 mod interrupts;
 mod lab;
 mod loads;
 mod main_job;
+mod slowdown;
