@@ -9,6 +9,7 @@ mod ending;
 mod fits;
 mod foreign;
 mod launch;
+mod machine;
 mod measure;
 mod model_path;
 mod offline_job;

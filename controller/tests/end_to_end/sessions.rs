@@ -148,7 +148,7 @@ fn a_chapter_and_an_engine_of_others_share_a_session() {
     );
     std::fs::write(config.join("engines.toml"), entry).unwrap();
     let refused = lab.run(&quick(&["--chapter", "2", "--engine", "theirs"]));
-    assert_eq!(refused.status.code(), Some(3));
+    assert_eq!(refused.status.code(), Some(2));
     let told = String::from_utf8(refused.stderr).unwrap();
     assert!(
         told.contains("--chapter ch02 --arm 'theirs: --engine theirs'"),
