@@ -83,7 +83,7 @@ class Sessions:
             rows, refused = self.session(chapters, sides)
             for message in refused:
                 print(f"  session {number + 1:2}: NOT COMPARABLE: {message}", flush=True)
-            for row in rows:
+            for row in rows if not refused else []:
                 effect = row["effect"]
                 ratio = ""
                 if effect:
@@ -122,11 +122,14 @@ def main():
     parser.add_argument("--n-runs", type=int, default=20)
     parser.add_argument("--mode", choices=["offline", "online"], default="offline")
     parser.add_argument("--model", default="dummy:tiny-llm")
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=parts)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{' or '.join(parts)} [default: both]")
     options = parser.parse_args()
+    for part in options.parts:
+        if part not in parts:
+            parser.error(f"no part {part}; there are {', '.join(parts)}")
     sessions = Sessions(options)
     met = True
-    for part in options.parts:
+    for part in options.parts or parts:
         print(f"-- {part}", flush=True)
         met &= getattr(sessions, part)()
     sys.exit(0 if met else 1)
