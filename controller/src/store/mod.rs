@@ -5,6 +5,7 @@
 
 mod agents;
 mod client_floor;
+mod columns;
 mod open;
 mod rows;
 mod runs;
