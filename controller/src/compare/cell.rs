@@ -3,10 +3,10 @@
 //! A figure of a side is the mean over its runs of each run's own value; requests of different
 //! runs are never pooled.
 
-use contracts::run::Mode;
 use serde::Serialize;
 
 use crate::compare::Measured;
+use crate::compare::judge::{Design, Floor, Judgement, Rules};
 use crate::compare::reduced::{Missing, OfRun, Reduced, unless_zero};
 use crate::show::words;
 use crate::stats::mean;
@@ -33,6 +33,8 @@ pub struct Row {
     pub difference: Option<f64>,
     /// Why there is no ratio although both have figures.
     pub note: Option<String>,
+    /// What the runs say of it; none where it is not judged.
+    pub judgement: Option<Judgement>,
 }
 
 impl Row {
@@ -76,26 +78,32 @@ pub struct Figure {
     pub missing: Option<String>,
 }
 
-/// What the network and server layer costs a request: online − offline.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Overhead {
-    /// Difference of the medians of the wall time; none with too few requests.
-    pub median_ms: Option<f64>,
-    /// Difference of the means.
-    pub mean_ms: Option<f64>,
+/// On what terms the sides of a cell are judged.
+#[derive(Clone, Copy)]
+pub struct Terms<'t> {
+    /// Whether there may be ratios and differences.
+    pub comparable: bool,
+    /// Why there is no verdict although there are ratios.
+    pub withheld: Option<&'t str>,
+    /// How the runs stand against each other; paired sides have their runs in the blocks' order.
+    pub design: Design,
+    /// Alpha, margin and looks.
+    pub rules: Rules,
+    /// What equal runs differ by, by a metric's name.
+    pub floor: &'t dyn Fn(&str) -> Option<Floor>,
 }
 
 /// Percentiles of TTFT and of the gaps that are shown: those that sides are judged by.
 const JUDGED: [(&str, f64); 2] = [("p50", 0.5), ("p95", 0.95)];
 
-/// All rows. Without `comparable` there are figures and neither ratios nor differences. Metrics
-/// that neither side has are left out.
-pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], comparable: bool) -> Vec<Row> {
+/// All rows. Without [`Terms::comparable`] there are figures and neither ratios nor differences.
+/// Metrics that neither side has are left out.
+pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], terms: &Terms<'_>) -> Vec<Row> {
     let (base, candidate) = (reduce(base), reduce(candidate));
     let table = Rows {
         base: &base,
         candidate: &candidate,
-        comparable,
+        comparable: terms.comparable,
     };
     let mut rows = vec![
         table.row("req_per_s", "Req/s", Unit::ReqPerS, &|r| {
@@ -157,6 +165,7 @@ impl Rows<'_> {
             ratio: both.map(|(b, c)| c / b).filter(|ratio| ratio.is_finite()),
             difference: both.map(|(b, c)| c - b),
             note: None,
+            judgement: None,
         }
     }
 
@@ -221,23 +230,6 @@ impl Rows<'_> {
 
     fn all(&self, is: impl Fn(&Reduced) -> bool) -> bool {
         self.base.iter().chain(self.candidate).all(is)
-    }
-}
-
-/// Online − offline of the wall time, whichever side is the base.
-pub fn overhead(base: &[Measured<'_>], candidate: &[Measured<'_>]) -> Overhead {
-    let candidate_is_online = candidate
-        .iter()
-        .all(|run| run.run.status.spec.arm.mode == Mode::Online);
-    let sign = if candidate_is_online { 1.0 } else { -1.0 };
-    let rows = rows(base, candidate, true);
-    let of = |metric: &str| {
-        let row = rows.iter().find(|row| row.metric == metric)?;
-        Some(sign * row.difference?)
-    };
-    Overhead {
-        median_ms: of("wall_ms_p50"),
-        mean_ms: of("wall_ms"),
     }
 }
 

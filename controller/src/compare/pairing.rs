@@ -8,9 +8,9 @@
 use contracts::run::{Mode, RunState};
 use serde::Serialize;
 
-use crate::compare::CompareError;
 use crate::compare::judge::Design;
 use crate::compare::lint::{Reason, ReasonCode};
+use crate::compare::{CompareError, Options};
 use crate::record::RunRecord;
 use crate::selector::{Head, Selector};
 use crate::show::words;
@@ -107,6 +107,7 @@ pub fn pair(
     base: &Selector,
     candidate: &Selector,
     runs: &[RunRecord],
+    _options: &Options,
 ) -> Result<Pairing, CompareError> {
     let base_runs = ended(base, runs)?;
     let candidate_runs = ended(candidate, runs)?;
