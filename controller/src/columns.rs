@@ -7,6 +7,8 @@
 
 pub mod packed;
 
+use std::num::NonZeroU64;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use contracts::sample::{Sample, TimingSource, TokenSource};
@@ -59,11 +61,9 @@ pub struct Request {
     /// Where it comes from.
     pub token_source: Option<TokenSource>,
     /// Equal for equal token ids: the first bytes of their SHA-256.
-    pub ids_hash: Option<u64>,
+    pub ids_hash: Option<NonZeroU64>,
     /// Equal for equal texts, likewise.
-    pub text_hash: Option<u64>,
-    /// Leading greedy steps without a near tie.
-    pub firm_steps: Option<u32>,
+    pub text_hash: Option<NonZeroU64>,
 }
 
 impl Request {
@@ -91,7 +91,6 @@ impl Request {
                 .text
                 .as_ref()
                 .map(|text| first_bytes(Sha256::digest(text).into())),
-            firm_steps: sample.firm_steps,
         })
     }
 
@@ -102,9 +101,9 @@ impl Request {
     }
 }
 
-fn first_bytes(sha256: [u8; 32]) -> u64 {
+fn first_bytes(sha256: [u8; 32]) -> NonZeroU64 {
     let [a, b, c, d, e, f, g, h, ..] = sha256;
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    NonZeroU64::new(u64::from_le_bytes([a, b, c, d, e, f, g, h])).unwrap_or(NonZeroU64::MIN)
 }
 
 impl Columns {

@@ -1,17 +1,15 @@
 //! `controller compare BASE CANDIDATE`: two sides of what is stored.
 
-use std::collections::BTreeMap;
-
 use clap::Args as ClapArgs;
 use contracts::host::ChapterFacts;
 
 use super::{Context, connect};
-use crate::compare::pairing::pair;
-use crate::compare::{CompareError, Known, Options, compare};
+use crate::compare::pairing::{Pairing, pair};
+use crate::compare::{CompareError, Input, Inputs, Known, Options, compare, differing};
 use crate::exit::{Exit, Refusal, usage};
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::RunFilter;
+use crate::store::{RunFilter, Store, StoreError};
 use crate::{local, out};
 
 /// Flags of `compare`.
@@ -41,24 +39,43 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let store = connect::open_for_reading(context).await?;
     let runs = store.runs(&RunFilter::default()).await?;
     let pairing = pair(&base, &candidate, &runs, &options).map_err(refusal)?;
-    let mut samples = BTreeMap::new();
-    for run_id in pairing.run_ids() {
-        let run = store.run_by_prefix(run_id).await?;
-        samples.insert(run_id.to_owned(), store.with_answers(run).await?);
-    }
+    let pairings = [pairing];
+    let inputs = load(&store, &pairings).await?;
     store.close().await;
     let table = local::chapters().unwrap_or_default();
     let known = Known {
         same_tokens: &|id| same_tokens(&table, id),
         floor: &|_, _| None,
     };
-    let comparison = compare(&[pairing], &samples, &known, &options);
+    let comparison = compare(&pairings, &inputs, &known, &options);
     out::print(&show::compare::render(&comparison, format)?)?;
     Ok(if comparison.comparable() {
         Exit::Done
     } else {
         Exit::NotComparable
     })
+}
+
+/// What was measured in the chosen runs, and of their answers those that differ.
+async fn load(store: &Store, pairings: &[Pairing]) -> Result<Inputs, StoreError> {
+    let mut inputs = Inputs::new();
+    for run in pairings.iter().flat_map(Pairing::runs) {
+        if !inputs.contains_key(&run.run_id) {
+            let columns = store.columns(&run.run_id).await?;
+            inputs.insert(run.run_id.clone(), Input::of(run, &columns));
+        }
+    }
+    let wanted = differing(pairings, &inputs);
+    let wanted = wanted
+        .into_iter()
+        .map(|(run_id, indices)| (run_id.to_owned(), indices));
+    for (run_id, indices) in wanted.collect::<Vec<_>>() {
+        let spoken = store.spoken(&run_id, &indices).await?;
+        if let Some(input) = inputs.get_mut(&run_id) {
+            input.spoken = spoken;
+        }
+    }
+    Ok(inputs)
 }
 
 /// Whether a chapter promises the baseline's tokens; one that is not in our table is taken to: an

@@ -7,11 +7,12 @@
 //!   the hash of a prompt's ids (u64, likewise) and its bytes;
 //! - a column after the other, a value a request: flags (u16: what is there, and the two sources),
 //!   index (u32), due since the one before (u64), done since due (u64), wall, TTFT, TPOT in ms
-//!   (f64), output tokens (u32), hash of ids, of text (u64), firm steps (u32). What is not there
-//!   is 0;
+//!   (f64), output tokens (u32), hash of ids, of text (u64). What is not there is 0;
 //! - the gaps: length in µs since the one before (u64), how many of it (u64).
 //!
 //! A blob of another layout is not read: columns are made again from the rows.
+
+use std::num::NonZeroU64;
 
 use contracts::sample::{TimingSource, TokenSource};
 
@@ -35,9 +36,6 @@ mod flag {
     pub const TTFT: u16 = 1 << 1;
     pub const TPOT: u16 = 1 << 2;
     pub const TOKENS: u16 = 1 << 3;
-    pub const IDS: u16 = 1 << 4;
-    pub const TEXT: u16 = 1 << 5;
-    pub const FIRM: u16 = 1 << 6;
     /// Two bits: none, client, engine.
     pub const TIMING_SHIFT: u16 = 8;
     /// Three bits: none, engine, usage, metrics, tokenizer, events.
@@ -74,15 +72,8 @@ pub fn pack(columns: &Columns) -> std::io::Result<Vec<u8>> {
     put(&mut raw, requests, |r| {
         r.output_tokens.unwrap_or_default().to_le_bytes()
     });
-    put(&mut raw, requests, |r| {
-        r.ids_hash.unwrap_or_default().to_le_bytes()
-    });
-    put(&mut raw, requests, |r| {
-        r.text_hash.unwrap_or_default().to_le_bytes()
-    });
-    put(&mut raw, requests, |r| {
-        r.firm_steps.unwrap_or_default().to_le_bytes()
-    });
+    put(&mut raw, requests, |r| hash(r.ids_hash).to_le_bytes());
+    put(&mut raw, requests, |r| hash(r.text_hash).to_le_bytes());
     let mut before = 0;
     for (us, _) in columns.gaps.counts() {
         raw.extend((us - before).to_le_bytes());
@@ -127,6 +118,10 @@ fn put<const N: usize>(
     raw.extend(requests.iter().map(of).flatten());
 }
 
+fn hash(hash: Option<NonZeroU64>) -> u64 {
+    hash.map_or(0, NonZeroU64::get)
+}
+
 fn flags(request: &Request) -> u16 {
     let timing = match request.timing_source {
         None => 0,
@@ -146,9 +141,6 @@ fn flags(request: &Request) -> u16 {
         (request.ttft_ms.is_some(), flag::TTFT),
         (request.tpot_ms.is_some(), flag::TPOT),
         (request.output_tokens.is_some(), flag::TOKENS),
-        (request.ids_hash.is_some(), flag::IDS),
-        (request.text_hash.is_some(), flag::TEXT),
-        (request.firm_steps.is_some(), flag::FIRM),
     ];
     let there = there
         .iter()
@@ -237,13 +229,10 @@ fn requests(raw: &mut Reader<'_>, count: u64) -> Result<Vec<Request>, String> {
         fill(&mut r.output_tokens, u32::from_le_bytes(bytes))
     })?;
     raw.each(&mut requests, |r, bytes| {
-        fill(&mut r.ids_hash, u64::from_le_bytes(bytes))
+        r.ids_hash = NonZeroU64::new(u64::from_le_bytes(bytes))
     })?;
     raw.each(&mut requests, |r, bytes| {
-        fill(&mut r.text_hash, u64::from_le_bytes(bytes))
-    })?;
-    raw.each(&mut requests, |r, bytes| {
-        fill(&mut r.firm_steps, u32::from_le_bytes(bytes))
+        r.text_hash = NonZeroU64::new(u64::from_le_bytes(bytes))
     })?;
     Ok(requests)
 }
@@ -261,9 +250,8 @@ fn flagged(flags: u16) -> Result<Request, String> {
         timing_source: timing_source(flags >> flag::TIMING_SHIFT & 3)?,
         output_tokens: has(flag::TOKENS).then_some(0),
         token_source: token_source(flags >> flag::TOKEN_SHIFT & 7)?,
-        ids_hash: has(flag::IDS).then_some(0),
-        text_hash: has(flag::TEXT).then_some(0),
-        firm_steps: has(flag::FIRM).then_some(0),
+        ids_hash: None,
+        text_hash: None,
     })
 }
 

@@ -35,13 +35,12 @@ prop_compose! {
             Just(TokenSource::Tokenizer), Just(TokenSource::Events)]),
         output_ids in prop::option::of(prop::collection::vec(any::<u32>(), 0..4)),
         text in prop::option::of((0u8..9).prop_map(|n| format!("w{n}"))),
-        firm_steps in prop::option::of(any::<u32>()),
         input_ids_sha256 in prop::option::of((0u8..9).prop_map(|n| format!("{n:064}"))),
         deltas in prop::option::of(prop::collection::vec(0u32..3_000_000, 0..9)),
     ) -> Sample {
         Sample {
             warmup, due_ns, sent_ns, done_ns, wall_ms, ttft_ms, tpot_ms, timing_source,
-            output_tokens, token_source, output_ids, text, firm_steps, input_ids_sha256,
+            output_tokens, token_source, output_ids, text, input_ids_sha256,
             event_times: deltas.map(|deltas| EventTimes {
                 encoding: EVENT_TIMES_ENCODING.to_owned(),
                 base64: STANDARD.encode(blob(&deltas)),

@@ -53,9 +53,9 @@ pub struct Reduced {
 }
 
 impl Reduced {
-    /// [`Reduced::of_columns`] of samples that are at hand.
+    /// What a run of a side came to.
     pub fn of(run: &Measured<'_>) -> Option<Self> {
-        Self::of_columns(run.run, &Columns::of(run.samples, run.gaps))
+        run.input.reduced.clone()
     }
 
     /// None of a run without a successful request.
