@@ -3,13 +3,13 @@
 use clap::Args as ClapArgs;
 use contracts::host::ChapterFacts;
 
-use super::{Context, connect};
-use crate::compare::pairing::{Pairing, pair};
-use crate::compare::{CompareError, Input, Inputs, Known, Options, compare, differing};
+use super::{Context, connect, inputs};
+use crate::compare::pairing::pair;
+use crate::compare::{CompareError, Inputs, Known, Options, compare};
 use crate::exit::{Exit, Refusal, usage};
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::{RunFilter, Store, StoreError};
+use crate::store::RunFilter;
 use crate::{local, out};
 
 /// Flags of `compare`.
@@ -37,10 +37,14 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let candidate = Selector::parse(&args.candidate).map_err(|error| usage(error.to_string()))?;
     let options = Options::default();
     let store = connect::open_for_reading(context).await?;
-    let runs = store.runs(&RunFilter::default()).await?;
+    let filter = RunFilter {
+        selectors: vec![base.clone(), candidate.clone()],
+        ..RunFilter::default()
+    };
+    let runs = store.runs_without_walls(&filter).await?;
     let pairing = pair(&base, &candidate, &runs, &options).map_err(refusal)?;
     let pairings = [pairing];
-    let inputs = load(&store, &pairings).await?;
+    let inputs = inputs::load(&store, &pairings, Inputs::new()).await?;
     store.close().await;
     let table = local::chapters().unwrap_or_default();
     let known = Known {
@@ -54,28 +58,6 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     } else {
         Exit::NotComparable
     })
-}
-
-/// What was measured in the chosen runs, and of their answers those that differ.
-async fn load(store: &Store, pairings: &[Pairing]) -> Result<Inputs, StoreError> {
-    let mut inputs = Inputs::new();
-    for run in pairings.iter().flat_map(Pairing::runs) {
-        if !inputs.contains_key(&run.run_id) {
-            let columns = store.columns(&run.run_id).await?;
-            inputs.insert(run.run_id.clone(), Input::of(run, &columns));
-        }
-    }
-    let wanted = differing(pairings, &inputs);
-    let wanted = wanted
-        .into_iter()
-        .map(|(run_id, indices)| (run_id.to_owned(), indices));
-    for (run_id, indices) in wanted.collect::<Vec<_>>() {
-        let spoken = store.spoken(&run_id, &indices).await?;
-        if let Some(input) = inputs.get_mut(&run_id) {
-            input.spoken = spoken;
-        }
-    }
-    Ok(inputs)
 }
 
 /// Whether a chapter promises the baseline's tokens; one that is not in our table is taken to: an
