@@ -114,7 +114,7 @@ pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], terms: &Terms<'_>
         }),
     ];
     if table.all(|run| run.open_loop) {
-        let of = |r: &Reduced<'_>| r.wall_from_due_mean();
+        let of = |r: &Reduced| r.wall_from_due_mean();
         rows.push(table.row("wall_from_due_ms", "Wall from due mean", Unit::Ms, &of));
         rows.extend(PERCENTILES.map(|(name, q)| {
             table.percentile("wall_from_due_ms", "Wall from due", name, &|r| {
@@ -145,20 +145,14 @@ pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], terms: &Terms<'_>
 }
 
 /// Both sides, reduced.
-struct Rows<'r, 'a> {
-    base: &'r [Reduced<'a>],
-    candidate: &'r [Reduced<'a>],
+struct Rows<'r> {
+    base: &'r [Reduced],
+    candidate: &'r [Reduced],
     comparable: bool,
 }
 
-impl Rows<'_, '_> {
-    fn row(
-        &self,
-        metric: &str,
-        label: &str,
-        unit: Unit,
-        of: &dyn Fn(&Reduced<'_>) -> OfRun,
-    ) -> Row {
+impl Rows<'_> {
+    fn row(&self, metric: &str, label: &str, unit: Unit, of: &dyn Fn(&Reduced) -> OfRun) -> Row {
         let (base, candidate) = (figure(self.base, of), figure(self.candidate, of));
         let both = base.value.zip(candidate.value).filter(|_| self.comparable);
         Row {
@@ -180,7 +174,7 @@ impl Rows<'_, '_> {
         metric: &str,
         label: &str,
         name: &str,
-        of: &dyn Fn(&Reduced<'_>) -> OfRun,
+        of: &dyn Fn(&Reduced) -> OfRun,
     ) -> Row {
         let (metric, label) = (format!("{metric}_{name}"), format!("{label} {name}"));
         self.row(&metric, &label, Unit::Ms, of)
@@ -220,7 +214,7 @@ impl Rows<'_, '_> {
     /// the medians of TTFT and wall time, from due in an open loop; where every run has requests
     /// enough, p95 in the medians' place.
     fn primary(&self) -> Vec<&'static str> {
-        let enough = |run: &Reduced<'_>| u64::from(run.stats.n_runs) >= smallest_n(0.95);
+        let enough = |run: &Reduced| u64::from(run.stats.n_runs) >= smallest_n(0.95);
         let tails = self.all(enough);
         if !self.all(|run| run.online) {
             return vec!["wall_ms_p50"];
@@ -234,12 +228,12 @@ impl Rows<'_, '_> {
         vec!["tok_per_s", ttft, wall]
     }
 
-    fn all(&self, is: impl Fn(&Reduced<'_>) -> bool) -> bool {
+    fn all(&self, is: impl Fn(&Reduced) -> bool) -> bool {
         self.base.iter().chain(self.candidate).all(is)
     }
 }
 
-fn reduce<'a>(runs: &[Measured<'a>]) -> Vec<Reduced<'a>> {
+fn reduce(runs: &[Measured<'_>]) -> Vec<Reduced> {
     runs.iter().filter_map(Reduced::of).collect()
 }
 
@@ -247,7 +241,7 @@ fn reduce<'a>(runs: &[Measured<'a>]) -> Vec<Reduced<'a>> {
 const NOT_MEASURED: &str = "not measured";
 
 /// Mean over runs; missing as soon as one run has no value.
-fn figure(runs: &[Reduced<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> Figure {
+fn figure(runs: &[Reduced], of: &dyn Fn(&Reduced) -> OfRun) -> Figure {
     let values: Result<Vec<f64>, Missing> = runs.iter().map(of).collect();
     let missing = match values {
         Ok(values) => match mean(&values) {
@@ -269,7 +263,7 @@ fn figure(runs: &[Reduced<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> Figure {
 }
 
 /// Why TTFT and TPOT of two sides are not compared: they are on different clocks.
-fn timing_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'static str> {
+fn timing_note(base: &[Reduced], candidate: &[Reduced]) -> Option<&'static str> {
     if base.iter().chain(candidate).any(|run| run.timing_mixed) {
         return Some("a run mixes two clocks");
     }
@@ -282,8 +276,8 @@ fn timing_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'stat
 
 /// Why figures of tokens are not compared: an event may carry several, so their number is another
 /// thing than a count of tokens.
-fn tokens_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'static str> {
-    let of = |side: &[Reduced<'_>]| {
+fn tokens_note(base: &[Reduced], candidate: &[Reduced]) -> Option<&'static str> {
+    let of = |side: &[Reduced]| {
         side.iter().fold((false, false), |(events, other), run| {
             let (by_events, by_other) = run.counted_by_events;
             (events || by_events, other || by_other)

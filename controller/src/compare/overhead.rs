@@ -31,11 +31,11 @@ pub fn overhead(base: &[Measured<'_>], candidate: &[Measured<'_>]) -> Overhead {
     } else {
         (candidate, base)
     };
-    let values = |side: &[Measured<'_>], of: &dyn Fn(&Reduced<'_>) -> Option<f64>| {
+    let values = |side: &[Measured<'_>], of: &dyn Fn(&Reduced) -> Option<f64>| {
         let runs = side.iter().filter_map(Reduced::of);
         runs.map(|run| of(&run)).collect::<Option<Vec<f64>>>()
     };
-    let difference = |of: &dyn Fn(&Reduced<'_>) -> Option<f64>| {
+    let difference = |of: &dyn Fn(&Reduced) -> Option<f64>| {
         Some(mean(&values(online, of)?)? - mean(&values(offline, of)?)?)
     };
     Overhead {

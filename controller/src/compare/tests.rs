@@ -27,15 +27,15 @@ pub(crate) fn compared_by(
     let pairings: Vec<Pairing> = steps
         .map(|(base, candidate)| pairing::pair(base, candidate, &records, options).unwrap())
         .collect();
-    let samples = runs
+    let inputs = runs
         .iter()
-        .map(|run| (run.run.run_id.clone(), run.clone()))
+        .map(|run| (run.run.run_id.clone(), Input::of_samples(run)))
         .collect();
     let known = Known {
         same_tokens: &|chapter| chapter != "ch12",
         floor: &|_, _| None,
     };
-    compare(&pairings, &samples, &known, options)
+    compare(&pairings, &inputs, &known, options)
 }
 
 pub(crate) fn compared(base: &str, candidate: &str, runs: &[RunWithSamples]) -> Comparison {
