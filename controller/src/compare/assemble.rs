@@ -55,6 +55,7 @@ pub(super) fn cell(
     let mut notes = pair.notes.clone();
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
         notes.extend(runs.iter().flat_map(|run| doubts(name, run.run)));
+        notes.extend(outputs::unsteady(name, runs));
     }
 
     let kind = kind(base_run, candidate_run);
@@ -99,7 +100,7 @@ pub(super) fn cell(
         noise_floor,
         differences,
         rows,
-        overhead: layer.then(|| overhead(&base, &candidate)),
+        overhead: layer.then(|| overhead(&base, &candidate, pair.design, &terms.rules)),
         outputs,
         overall,
         word: word(&reasons, &withheld, &overall, base.len(), candidate.len()),

@@ -228,8 +228,8 @@ fn foot(cell: &Cell) -> Vec<String> {
         let ms = |ms: Option<f64>| ms.map_or("n/a".to_owned(), |ms| difference(ms, Unit::Ms));
         lines.push(format!(
             "online − offline, each request: {} (medians), {} (means)",
-            ms(overhead.median_ms),
-            ms(overhead.mean_ms)
+            ms(overhead.median.ms),
+            ms(overhead.mean.ms)
         ));
     }
     lines.push(cell.outputs.line.clone());
