@@ -1,14 +1,12 @@
 //! `controller compare SIDE SIDE …`: sides of what is stored, and the exit code of their verdicts.
 
-use std::collections::BTreeMap;
-
 use clap::{Args as ClapArgs, ValueEnum};
 use contracts::host::ChapterFacts;
 
-use super::{Context, connect};
+use super::{Context, connect, inputs};
 use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
-use crate::compare::{ALPHA, CompareError, Known, MARGIN, Options, Vs, compare};
+use crate::compare::{ALPHA, CompareError, Inputs, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
 use crate::record::RunRecord;
 use crate::selector::Selector;
@@ -74,18 +72,16 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let options = options(&args);
     let sides = sides(&args.sides)?;
     let store = connect::open_for_reading(context).await?;
-    let runs = store.runs(&RunFilter::default()).await?;
+    let filter = RunFilter {
+        selectors: sides.clone(),
+        ..RunFilter::default()
+    };
+    let runs = store.runs_without_walls(&filter).await?;
     let pairings = options.vs.steps(&sides).into_iter();
     let pairings: Vec<Pairing> = pairings
         .map(|(base, candidate)| pair(base, candidate, &runs, &options).map_err(refusal))
         .collect::<anyhow::Result<_>>()?;
-    let mut samples = BTreeMap::new();
-    for run_id in pairings.iter().flat_map(Pairing::run_ids) {
-        if !samples.contains_key(run_id) {
-            let run = store.run_by_prefix(run_id).await?;
-            samples.insert(run_id.to_owned(), store.with_answers(run).await?);
-        }
-    }
+    let inputs = inputs::load(&store, &pairings, Inputs::new()).await?;
     let floors = noise_floors(&store, &pairings).await?;
     store.close().await;
     let table = local::chapters().unwrap_or_default();
@@ -94,7 +90,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
         now_unix_ms: crate::now_unix_ms(),
     };
-    let mut comparison = compare(&pairings, &samples, &known, &options);
+    let mut comparison = compare(&pairings, &inputs, &known, &options);
     let gate = Gate {
         fail_on_slower: args.fail_on,
         require_verdict: args.require_verdict,

@@ -15,6 +15,7 @@ pub mod floor;
 pub mod run;
 pub mod runs;
 pub mod session;
+pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod validity;

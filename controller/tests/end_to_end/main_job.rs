@@ -157,7 +157,8 @@ fn every_printed_figure_is_found_again_in_the_export() {
         "{both}"
     );
     assert_eq!(
-        both.matches("(1 run a side: needs 3, or a noise floor").count(),
+        both.matches("(1 run a side: needs 3, or a noise floor")
+            .count(),
         // In the table's primary row and in the line under it; online there are two such rows.
         4,
         "{both}"
