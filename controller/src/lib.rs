@@ -4,6 +4,7 @@
 //! leads it through the agents of [`fleet`] (or the built-in one of [`local`]) into the [`store`].
 
 pub mod cli;
+pub mod columns;
 pub mod compare;
 pub mod config;
 pub mod event_times;

@@ -1,13 +1,11 @@
 //! `controller compare BASE CANDIDATE`: two sides of what is stored.
 
-use std::collections::BTreeMap;
-
 use clap::Args as ClapArgs;
 use contracts::host::ChapterFacts;
 
-use super::{Context, connect};
+use super::{Context, connect, inputs};
 use crate::compare::pairing::pair;
-use crate::compare::{CompareError, compare};
+use crate::compare::{CompareError, Inputs, Known, Options, compare};
 use crate::exit::{Exit, Refusal, usage};
 use crate::selector::Selector;
 use crate::show::{self, Format};
@@ -37,17 +35,23 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
     let base = Selector::parse(&args.base).map_err(|error| usage(error.to_string()))?;
     let candidate = Selector::parse(&args.candidate).map_err(|error| usage(error.to_string()))?;
+    let options = Options::default();
     let store = connect::open_for_reading(context).await?;
-    let runs = store.runs(&RunFilter::default()).await?;
-    let pairing = pair(&base, &candidate, &runs).map_err(refusal)?;
-    let mut samples = BTreeMap::new();
-    for run_id in pairing.run_ids() {
-        let run = store.run_by_prefix(run_id).await?;
-        samples.insert(run_id.to_owned(), store.with_answers(run).await?);
-    }
+    let filter = RunFilter {
+        selectors: vec![base.clone(), candidate.clone()],
+        ..RunFilter::default()
+    };
+    let runs = store.runs_without_walls(&filter).await?;
+    let pairing = pair(&base, &candidate, &runs, &options).map_err(refusal)?;
+    let pairings = [pairing];
+    let inputs = inputs::load(&store, &pairings, Inputs::new()).await?;
     store.close().await;
     let table = local::chapters().unwrap_or_default();
-    let comparison = compare(&pairing, &samples, &|id| same_tokens(&table, id));
+    let known = Known {
+        same_tokens: &|id| same_tokens(&table, id),
+        floor: &|_, _| None,
+    };
+    let comparison = compare(&pairings, &inputs, &known, &options);
     out::print(&show::compare::render(&comparison, format)?)?;
     Ok(if comparison.comparable() {
         Exit::Done

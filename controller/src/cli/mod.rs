@@ -12,6 +12,7 @@ mod connect;
 mod db;
 mod doctor;
 mod dry_run;
+mod inputs;
 mod resume;
 mod run;
 mod runs;

@@ -3,10 +3,10 @@
 //! A figure of a side is the mean over its runs of each run's own value; requests of different
 //! runs are never pooled.
 
-use contracts::run::Mode;
 use serde::Serialize;
 
 use crate::compare::Measured;
+use crate::compare::judge::{Design, Floor, Judgement, Rules};
 use crate::compare::reduced::{Missing, OfRun, Reduced, unless_zero};
 use crate::show::words;
 use crate::stats::mean;
@@ -33,6 +33,8 @@ pub struct Row {
     pub difference: Option<f64>,
     /// Why there is no ratio although both have figures.
     pub note: Option<String>,
+    /// What the runs say of it; none where it is not judged.
+    pub judgement: Option<Judgement>,
 }
 
 impl Row {
@@ -76,26 +78,32 @@ pub struct Figure {
     pub missing: Option<String>,
 }
 
-/// What the network and server layer costs a request: online − offline.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Overhead {
-    /// Difference of the medians of the wall time; none with too few requests.
-    pub median_ms: Option<f64>,
-    /// Difference of the means.
-    pub mean_ms: Option<f64>,
+/// On what terms the sides of a cell are judged.
+#[derive(Clone, Copy)]
+pub struct Terms<'t> {
+    /// Whether there may be ratios and differences.
+    pub comparable: bool,
+    /// Why there is no verdict although there are ratios.
+    pub withheld: Option<&'t str>,
+    /// How the runs stand against each other; paired sides have their runs in the blocks' order.
+    pub design: Design,
+    /// Alpha, margin and looks.
+    pub rules: Rules,
+    /// What equal runs differ by, by a metric's name.
+    pub floor: &'t dyn Fn(&str) -> Option<Floor>,
 }
 
 /// Percentiles of TTFT and of the gaps that are shown: those that sides are judged by.
 const JUDGED: [(&str, f64); 2] = [("p50", 0.5), ("p95", 0.95)];
 
-/// All rows. Without `comparable` there are figures and neither ratios nor differences. Metrics
-/// that neither side has are left out.
-pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], comparable: bool) -> Vec<Row> {
+/// All rows. Without [`Terms::comparable`] there are figures and neither ratios nor differences.
+/// Metrics that neither side has are left out.
+pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], terms: &Terms<'_>) -> Vec<Row> {
     let (base, candidate) = (reduce(base), reduce(candidate));
     let table = Rows {
         base: &base,
         candidate: &candidate,
-        comparable,
+        comparable: terms.comparable,
     };
     let mut rows = vec![
         table.row("req_per_s", "Req/s", Unit::ReqPerS, &|r| {
@@ -106,7 +114,7 @@ pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], comparable: bool)
         }),
     ];
     if table.all(|run| run.open_loop) {
-        let of = |r: &Reduced<'_>| r.wall_from_due_mean();
+        let of = |r: &Reduced| r.wall_from_due_mean();
         rows.push(table.row("wall_from_due_ms", "Wall from due mean", Unit::Ms, &of));
         rows.extend(PERCENTILES.map(|(name, q)| {
             table.percentile("wall_from_due_ms", "Wall from due", name, &|r| {
@@ -137,20 +145,14 @@ pub fn rows(base: &[Measured<'_>], candidate: &[Measured<'_>], comparable: bool)
 }
 
 /// Both sides, reduced.
-struct Rows<'r, 'a> {
-    base: &'r [Reduced<'a>],
-    candidate: &'r [Reduced<'a>],
+struct Rows<'r> {
+    base: &'r [Reduced],
+    candidate: &'r [Reduced],
     comparable: bool,
 }
 
-impl Rows<'_, '_> {
-    fn row(
-        &self,
-        metric: &str,
-        label: &str,
-        unit: Unit,
-        of: &dyn Fn(&Reduced<'_>) -> OfRun,
-    ) -> Row {
+impl Rows<'_> {
+    fn row(&self, metric: &str, label: &str, unit: Unit, of: &dyn Fn(&Reduced) -> OfRun) -> Row {
         let (base, candidate) = (figure(self.base, of), figure(self.candidate, of));
         let both = base.value.zip(candidate.value).filter(|_| self.comparable);
         Row {
@@ -163,6 +165,7 @@ impl Rows<'_, '_> {
             ratio: both.map(|(b, c)| c / b).filter(|ratio| ratio.is_finite()),
             difference: both.map(|(b, c)| c - b),
             note: None,
+            judgement: None,
         }
     }
 
@@ -171,7 +174,7 @@ impl Rows<'_, '_> {
         metric: &str,
         label: &str,
         name: &str,
-        of: &dyn Fn(&Reduced<'_>) -> OfRun,
+        of: &dyn Fn(&Reduced) -> OfRun,
     ) -> Row {
         let (metric, label) = (format!("{metric}_{name}"), format!("{label} {name}"));
         self.row(&metric, &label, Unit::Ms, of)
@@ -211,7 +214,7 @@ impl Rows<'_, '_> {
     /// the medians of TTFT and wall time, from due in an open loop; where every run has requests
     /// enough, p95 in the medians' place.
     fn primary(&self) -> Vec<&'static str> {
-        let enough = |run: &Reduced<'_>| u64::from(run.stats.n_runs) >= smallest_n(0.95);
+        let enough = |run: &Reduced| u64::from(run.stats.n_runs) >= smallest_n(0.95);
         let tails = self.all(enough);
         if !self.all(|run| run.online) {
             return vec!["wall_ms_p50"];
@@ -225,29 +228,12 @@ impl Rows<'_, '_> {
         vec!["tok_per_s", ttft, wall]
     }
 
-    fn all(&self, is: impl Fn(&Reduced<'_>) -> bool) -> bool {
+    fn all(&self, is: impl Fn(&Reduced) -> bool) -> bool {
         self.base.iter().chain(self.candidate).all(is)
     }
 }
 
-/// Online − offline of the wall time, whichever side is the base.
-pub fn overhead(base: &[Measured<'_>], candidate: &[Measured<'_>]) -> Overhead {
-    let candidate_is_online = candidate
-        .iter()
-        .all(|run| run.run.status.spec.arm.mode == Mode::Online);
-    let sign = if candidate_is_online { 1.0 } else { -1.0 };
-    let rows = rows(base, candidate, true);
-    let of = |metric: &str| {
-        let row = rows.iter().find(|row| row.metric == metric)?;
-        Some(sign * row.difference?)
-    };
-    Overhead {
-        median_ms: of("wall_ms_p50"),
-        mean_ms: of("wall_ms"),
-    }
-}
-
-fn reduce<'a>(runs: &[Measured<'a>]) -> Vec<Reduced<'a>> {
+fn reduce(runs: &[Measured<'_>]) -> Vec<Reduced> {
     runs.iter().filter_map(Reduced::of).collect()
 }
 
@@ -255,7 +241,7 @@ fn reduce<'a>(runs: &[Measured<'a>]) -> Vec<Reduced<'a>> {
 const NOT_MEASURED: &str = "not measured";
 
 /// Mean over runs; missing as soon as one run has no value.
-fn figure(runs: &[Reduced<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> Figure {
+fn figure(runs: &[Reduced], of: &dyn Fn(&Reduced) -> OfRun) -> Figure {
     let values: Result<Vec<f64>, Missing> = runs.iter().map(of).collect();
     let missing = match values {
         Ok(values) => match mean(&values) {
@@ -277,7 +263,7 @@ fn figure(runs: &[Reduced<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> Figure {
 }
 
 /// Why TTFT and TPOT of two sides are not compared: they are on different clocks.
-fn timing_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'static str> {
+fn timing_note(base: &[Reduced], candidate: &[Reduced]) -> Option<&'static str> {
     if base.iter().chain(candidate).any(|run| run.timing_mixed) {
         return Some("a run mixes two clocks");
     }
@@ -290,8 +276,8 @@ fn timing_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'stat
 
 /// Why figures of tokens are not compared: an event may carry several, so their number is another
 /// thing than a count of tokens.
-fn tokens_note(base: &[Reduced<'_>], candidate: &[Reduced<'_>]) -> Option<&'static str> {
-    let of = |side: &[Reduced<'_>]| {
+fn tokens_note(base: &[Reduced], candidate: &[Reduced]) -> Option<&'static str> {
+    let of = |side: &[Reduced]| {
         side.iter().fold((false, false), |(events, other), run| {
             let (by_events, by_other) = run.counted_by_events;
             (events || by_events, other || by_other)

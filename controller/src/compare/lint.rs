@@ -8,7 +8,6 @@ use crate::compare::facts::{self, Part};
 use crate::compare::outputs::Outputs;
 use crate::record::RunRecord;
 use crate::show::{self, words};
-use crate::stats::bench::measured;
 
 /// One field that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -166,16 +165,16 @@ pub fn faults(side: &str, run: &Measured<'_>) -> Option<Reason> {
             format!("the {side}'s run {id} was cancelled"),
         ),
         RunState::Failed => (ReasonCode::FailedRun, failure(side, record)),
-        _ if measured(run.samples).next().is_none() => (
+        _ if run.input.succeeded == 0 => (
             ReasonCode::NothingMeasured,
             format!("the {side}'s run {id} has no successful request"),
         ),
         _ => {
-            let failed = failed_requests(run);
+            let failed = run.input.failed;
             if failed == 0 {
                 return None;
             }
-            let failed = words::count(failed as u64, "failed request");
+            let failed = words::count(failed, "failed request");
             (
                 ReasonCode::FailedRequests,
                 format!("the {side}'s run {id} has {failed}"),
@@ -218,14 +217,6 @@ fn failure(side: &str, record: &RunRecord) -> String {
         ),
         None => format!("the {side}'s run {id} failed"),
     }
-}
-
-/// Measured requests that failed.
-pub fn failed_requests(run: &Measured<'_>) -> usize {
-    run.samples
-        .iter()
-        .filter(|sample| !sample.warmup && sample.error.is_some())
-        .count()
 }
 
 /// Whether both sides have promised the same greedy tokens and are in f32 on a CPU, where the

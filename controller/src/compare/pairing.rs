@@ -8,9 +8,9 @@
 use contracts::run::{Mode, RunState};
 use serde::Serialize;
 
-use crate::compare::CompareError;
 use crate::compare::judge::Design;
 use crate::compare::lint::{Reason, ReasonCode};
+use crate::compare::{CompareError, Options};
 use crate::record::RunRecord;
 use crate::selector::{Head, Selector};
 use crate::show::words;
@@ -79,6 +79,12 @@ impl Group {
 }
 
 impl Pairing {
+    /// The runs that are used; one that stands in several cells comes as often.
+    pub fn runs(&self) -> impl Iterator<Item = &RunRecord> {
+        let groups = self.pairs.iter().flat_map(|p| [&p.base, &p.candidate]);
+        groups.flat_map(Group::runs)
+    }
+
     /// The runs whose samples are needed, each once.
     pub fn run_ids(&self) -> Vec<&str> {
         let groups = self.pairs.iter().flat_map(|p| [&p.base, &p.candidate]);
@@ -107,6 +113,7 @@ pub fn pair(
     base: &Selector,
     candidate: &Selector,
     runs: &[RunRecord],
+    _options: &Options,
 ) -> Result<Pairing, CompareError> {
     let base_runs = ended(base, runs)?;
     let candidate_runs = ended(candidate, runs)?;

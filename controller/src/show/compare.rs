@@ -12,13 +12,18 @@ pub fn render(comparison: &Comparison, format: Format) -> serde_json::Result<Str
         return pretty(comparison);
     }
     let mut cells: Vec<String> = Vec::new();
-    for cell in &comparison.cells {
+    for cell in comparison.cells() {
         cells.push(render_cell(cell, format));
     }
     let mut text = cells.join("\n");
-    if !comparison.notes.is_empty() {
+    let notes: Vec<String> = comparison
+        .steps
+        .iter()
+        .flat_map(|s| s.notes.clone())
+        .collect();
+    if !notes.is_empty() {
         text.push('\n');
-        text.push_str(&lines(format, &comparison.notes));
+        text.push_str(&lines(format, &notes));
     }
     Ok(text)
 }

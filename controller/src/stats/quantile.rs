@@ -78,7 +78,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     quantile_of(&sorted(values)?, q)
 }
 
-fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
+/// [`quantile`] of values that are [`sorted`] already.
+pub fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&q) {
         return None;
     }
@@ -132,7 +133,8 @@ pub fn sorted(values: &[f64]) -> Option<Vec<f64>> {
         return None;
     }
     let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    // Values that it takes for equal are the same bits.
+    sorted.sort_unstable_by(f64::total_cmp);
     Some(sorted)
 }
 

@@ -178,7 +178,7 @@ fn check_comparison(
     let comparison = lab.json(&["compare", words[0], words[1]]);
     assert_eq!(comparison["schema"], 1);
     let text = lab.expect(0, &["compare", words[0], words[1]]);
-    let cells = comparison["cells"].as_array().unwrap();
+    let cells = comparison["steps"][0]["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 1, "{comparison}");
     let rows = cells[0]["rows"].as_array().unwrap();
     let sides = [

@@ -94,12 +94,22 @@ async fn list(context: &Context, args: List) -> anyhow::Result<Exit> {
     let store = connect::open_for_reading(context).await?;
     let limit = args.limit.unwrap_or(LIST_LIMIT);
     let selectors = selectors(&args.selectors)?;
-    let runs = select(&store, &selectors, &filter, Some(limit)).await?;
+    let (count, shown) = if selectors.is_empty() && format != Format::Json {
+        let newest = RunFilter {
+            limit: Some(limit),
+            ..filter.clone()
+        };
+        let lines = store.run_lines(&newest).await?;
+        (lines.len(), show::runs::table(&lines, format))
+    } else {
+        let runs = select(&store, &selectors, &filter, Some(limit)).await?;
+        (runs.len(), show::runs::render(&runs, format)?)
+    };
     store.close().await;
-    if runs.is_empty() && !filter.is_all() {
+    if count == 0 && !filter.is_all() {
         note(NOTHING);
     }
-    out::print(&show::runs::render(&runs, format)?)?;
+    out::print(&shown)?;
     Ok(Exit::Done)
 }
 
@@ -153,6 +163,7 @@ async fn select(
     let limited = RunFilter {
         // Which of them are the newest is known when they are selected.
         limit: limit.filter(|_| selectors.is_empty()),
+        selectors: selectors.to_vec(),
         ..filter.clone()
     };
     let mut runs = store.runs(&limited).await?;

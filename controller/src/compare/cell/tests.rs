@@ -1,6 +1,7 @@
 //! Tests of [`super`]: figures, ratios and differences.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use contracts::run::Mode;
 use contracts::sample::{TimingSource, TokenSource};
 
 use super::*;
@@ -12,12 +13,21 @@ fn run(engine: &str, mode: Mode, walls: &[f64]) -> RunWithSamples {
 }
 
 fn side(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
-    let measured = runs.iter().map(|run| Measured {
-        run: &run.run,
-        samples: &run.samples,
-        gaps: &run.gaps,
-    });
-    measured.collect()
+    runs.iter().map(fixtures::in_comparison).collect()
+}
+
+fn terms(comparable: bool) -> Terms<'static> {
+    Terms {
+        comparable,
+        withheld: None,
+        design: Design::Unpaired,
+        rules: Rules {
+            alpha: 0.05,
+            margin: 0.05,
+            looks: 1,
+        },
+        floor: &|_| None,
+    }
 }
 
 fn row<'a>(rows: &'a [Row], metric: &str) -> &'a Row {
@@ -28,7 +38,7 @@ fn row<'a>(rows: &'a [Row], metric: &str) -> &'a Row {
 fn one_run_a_side() {
     let base = [run("ch01", Mode::Offline, &[100.0; 6])];
     let candidate = [run("ch02", Mode::Offline, &[80.0; 6])];
-    let rows = rows(&side(&base), &side(&candidate), true);
+    let rows = rows(&side(&base), &side(&candidate), &terms(true));
     let wall = row(&rows, "wall_ms");
     assert_eq!(
         (wall.base.value, wall.candidate.value),
@@ -55,7 +65,7 @@ fn figures_of_several_runs_are_means_of_runs() {
         run("ch01", Mode::Offline, &[200.0; 6]),
     ];
     let candidate = [run("ch02", Mode::Offline, &[150.0; 6])];
-    let rows = rows(&side(&base), &side(&candidate), true);
+    let rows = rows(&side(&base), &side(&candidate), &terms(true));
     assert_eq!(row(&rows, "wall_ms").base.value, Some(150.0));
     assert_eq!(row(&rows, "req_per_s").base.value, Some(7.5));
     assert_eq!(row(&rows, "wall_ms").ratio, Some(1.0));
@@ -64,7 +74,7 @@ fn figures_of_several_runs_are_means_of_runs() {
 #[test]
 fn what_is_not_comparable_has_figures_only() {
     let base = [run("ch01", Mode::Offline, &[100.0; 6])];
-    let rows = rows(&side(&base), &side(&base), false);
+    let rows = rows(&side(&base), &side(&base), &terms(false));
     assert!(
         rows.iter()
             .all(|row| row.ratio.is_none() && row.difference.is_none())
@@ -81,7 +91,7 @@ fn clocks_are_not_mixed() {
     let offline = timed(Mode::Offline, TimingSource::Engine);
     let online = timed(Mode::Online, TimingSource::Client);
     let rows_of = |base: &[RunWithSamples], candidate: &[RunWithSamples]| {
-        rows(&side(base), &side(candidate), true)
+        rows(&side(base), &side(candidate), &terms(true))
     };
     let rows = rows_of(&offline, &online);
     let ttft = row(&rows, "ttft_ms");
@@ -108,7 +118,7 @@ fn events_are_not_compared_with_tokens() {
         sample.token_source = Some(TokenSource::Events);
     }
     let rows_of = |base: &[RunWithSamples], candidate: &[RunWithSamples]| {
-        rows(&side(base), &side(candidate), true)
+        rows(&side(base), &side(candidate), &terms(true))
     };
     let mixed = rows_of(&base, &candidate);
     for metric in ["tok_per_s", "output_tokens"] {
@@ -130,26 +140,10 @@ fn one_side_without_ttft_has_no_ratio() {
         &[100.0; 6],
         TimingSource::Engine,
     )];
-    let rows = rows(&side(&base), &side(&candidate), true);
+    let rows = rows(&side(&base), &side(&candidate), &terms(true));
     let ttft = row(&rows, "ttft_ms");
     assert_eq!(ttft.base.missing.as_deref(), Some("not measured"));
     assert_eq!((ttft.candidate.value, ttft.ratio), (Some(41.25), None));
-}
-
-#[test]
-fn overhead_is_online_less_offline_whichever_is_the_base() {
-    let offline = [run("ch01", Mode::Offline, &[100.0; 6])];
-    let online = [run(
-        "ch01",
-        Mode::Online,
-        &[100.5, 100.5, 100.5, 100.5, 100.5, 106.5],
-    )];
-    let expected = Overhead {
-        median_ms: Some(0.5),
-        mean_ms: Some(1.5),
-    };
-    assert_eq!(overhead(&side(&offline), &side(&online)), expected);
-    assert_eq!(overhead(&side(&online), &side(&offline)), expected);
 }
 
 #[test]
@@ -163,7 +157,7 @@ fn online_runs_are_judged_by_medians_and_by_tails_where_they_have_the_requests()
         )]
     };
     let primary = |runs: &[RunWithSamples], mode: &str| {
-        let rows = rows(&side(runs), &side(runs), true);
+        let rows = rows(&side(runs), &side(runs), &terms(true));
         let primary = rows.iter().filter(|row| row.primary);
         let names: Vec<String> = primary.map(|row| row.metric.clone()).collect();
         assert!(rows.iter().any(|row| row.metric == "ttft_ms_p50"), "{mode}");
@@ -192,7 +186,7 @@ fn gaps_between_events_are_compared_where_both_have_them() {
         TimingSource::Client,
     )];
     let of = |base: &[RunWithSamples], candidate: &[RunWithSamples]| {
-        rows(&side(base), &side(candidate), true)
+        rows(&side(base), &side(candidate), &terms(true))
     };
     assert!(
         of(&base, &base)

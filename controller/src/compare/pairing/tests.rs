@@ -22,7 +22,7 @@ fn online(mut run: RunRecord) -> RunRecord {
 fn paired(base: &str, candidate: &str, runs: &[RunRecord]) -> Pairing {
     let base = Selector::parse(base).unwrap();
     let candidate = Selector::parse(candidate).unwrap();
-    pair(&base, &candidate, runs).unwrap()
+    pair(&base, &candidate, runs, &Options::default()).unwrap()
 }
 
 /// Ids of both sides of each pair.
@@ -179,7 +179,13 @@ fn runs_that_have_not_ended_are_no_side() {
     let runs = [waiting, cancelled, run("3", "ch03", "S", 1)];
     let error = |base: &str| {
         let base = Selector::parse(base).unwrap();
-        pair(&base, &Selector::parse("ch03").unwrap(), &runs).unwrap_err()
+        pair(
+            &base,
+            &Selector::parse("ch03").unwrap(),
+            &runs,
+            &Options::default(),
+        )
+        .unwrap_err()
     };
     let expected = |word: &str| CompareError::NotEnded {
         word: word.to_owned(),

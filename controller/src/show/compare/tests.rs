@@ -78,7 +78,7 @@ fn json_has_all_that_the_text_has() {
     let json = render(&comparison, Format::Json).unwrap();
     let document: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(document["schema"], 1);
-    let cell = &document["cells"][0];
+    let cell = &document["steps"][0]["cells"][0];
     assert_eq!(cell["word"], "no verdict: one run a side");
     assert_eq!(cell["rows"][0]["unit"], "req/s");
     assert_eq!(cell["outputs"]["near_tie"], 2);
