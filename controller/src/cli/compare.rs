@@ -6,12 +6,13 @@ use contracts::host::ChapterFacts;
 use super::{Context, connect, inputs};
 use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
-use crate::compare::{ALPHA, CompareError, Inputs, Known, MARGIN, Options, Vs, compare};
+use crate::compare::{ALPHA, CompareError, Comparison, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
+use crate::import::{Sides, only_files};
 use crate::record::RunRecord;
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::{FloorKey, NoiseFloors, RunFilter, Store};
+use crate::store::{FloorKey, NoiseFloors, Store};
 use crate::{local, out, values};
 
 /// Most sides of one command: each is a step with a table of its own.
@@ -69,28 +70,35 @@ enum Against {
 /// A word that is no selector or selects nothing; a metric that is not there; the database.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
-    let options = options(&args);
-    let sides = sides(&args.sides)?;
-    let store = connect::open_for_reading(context).await?;
-    let filter = RunFilter {
-        selectors: sides.clone(),
-        ..RunFilter::default()
+    let selectors = selectors(&args.sides)?;
+    let store = match only_files(&selectors) {
+        true => None,
+        false => Some(connect::open_for_reading(context).await?),
     };
-    let runs = store.runs_without_walls(&filter).await?;
-    let pairings = options.vs.steps(&sides).into_iter();
-    let pairings: Vec<Pairing> = pairings
-        .map(|(base, candidate)| pair(base, candidate, &runs, &options).map_err(refusal))
-        .collect::<anyhow::Result<_>>()?;
-    let inputs = inputs::load(&store, &pairings, Inputs::new()).await?;
-    let floors = noise_floors(&store, &pairings).await?;
-    store.close().await;
-    let table = local::chapters().unwrap_or_default();
-    let known = Known {
-        same_tokens: &|id| same_tokens(&table, id),
-        floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
-        now_unix_ms: crate::now_unix_ms(),
-    };
-    let mut comparison = compare(&pairings, &inputs, &known, &options);
+    let judged = judged(store.as_ref(), &args, &selectors).await;
+    if let Some(store) = store {
+        store.close().await;
+    }
+    let (comparison, exit) = judged?;
+    out::print(&show::compare::render(&comparison, format)?)?;
+    Ok(exit)
+}
+
+/// Compares what is stored, as `args` say, and gives the exit code that they ask for. Without a
+/// store there are files only.
+///
+/// # Errors
+/// A side that selects nothing; a metric that is not there; the database; a file.
+pub async fn judged(
+    store: Option<&Store>,
+    args: &Args,
+    selectors: &[Selector],
+) -> anyhow::Result<(Comparison, Exit)> {
+    let options = options(args);
+    let sides = Sides::open(store.cloned(), selectors).await?;
+    let comparison = compared(store, &sides, &options, selectors).await;
+    sides.close().await;
+    let mut comparison = comparison?;
     let gate = Gate {
         fail_on_slower: args.fail_on,
         require_verdict: args.require_verdict,
@@ -100,8 +108,31 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         let shown = comparison.show_only(&args.metric);
         shown.map_err(|error| usage(format!("--metric: {error}")))?;
     }
-    out::print(&show::compare::render(&comparison, format)?)?;
-    Ok(exit)
+    Ok((comparison, exit))
+}
+
+async fn compared(
+    store: Option<&Store>,
+    sides: &Sides,
+    options: &Options,
+    selectors: &[Selector],
+) -> anyhow::Result<Comparison> {
+    let steps = options.vs.steps(selectors).into_iter();
+    let pairings: Vec<Pairing> = steps
+        .map(|(base, candidate)| pair(base, candidate, &sides.runs, options).map_err(refusal))
+        .collect::<anyhow::Result<_>>()?;
+    let inputs = inputs::load(sides, &pairings).await?;
+    let floors = match store {
+        Some(store) => noise_floors(store, &pairings).await?,
+        None => NoiseFloors::new(),
+    };
+    let table = local::chapters().unwrap_or_default();
+    let known = Known {
+        same_tokens: &|id| same_tokens(&table, id),
+        floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
+        now_unix_ms: crate::now_unix_ms(),
+    };
+    Ok(compare(&pairings, &inputs, &known, options))
 }
 
 fn options(args: &Args) -> Options {
@@ -117,7 +148,11 @@ fn options(args: &Args) -> Options {
     }
 }
 
-fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
+/// The sides that words name.
+///
+/// # Errors
+/// A word that is no selector; too many of them.
+pub fn selectors(words: &[String]) -> anyhow::Result<Vec<Selector>> {
     if words.len() > MAX_SIDES {
         return Err(usage(format!(
             "compare takes at most {MAX_SIDES} sides, not {}",

@@ -2,21 +2,21 @@
 
 use crate::compare::pairing::Pairing;
 use crate::compare::{Input, Inputs, differing};
-use crate::store::{Store, StoreError};
+use crate::import::Sides;
+use crate::record::RunRecord;
+use crate::store::StoreError;
 
 /// What was measured in the chosen runs: their columns, and of their answers those that differ.
-/// `known` are runs that are not in the database, read already.
 ///
 /// # Errors
-/// The database.
-pub async fn load(
-    store: &Store,
-    pairings: &[Pairing],
-    known: Inputs,
-) -> Result<Inputs, StoreError> {
-    let mut inputs = known;
-    for run in pairings.iter().flat_map(Pairing::runs) {
-        if !inputs.contains_key(&run.run_id) {
+/// The database, or the file that a run is from.
+pub async fn load(sides: &Sides, pairings: &[Pairing]) -> Result<Inputs, StoreError> {
+    let mut inputs = Inputs::new();
+    let runs = || pairings.iter().flat_map(Pairing::runs);
+    for run in runs() {
+        if let Some(store) = sides.store_of(run)
+            && !inputs.contains_key(&run.run_id)
+        {
             let columns = store.columns(&run.run_id).await?;
             inputs.insert(run.run_id.clone(), Input::of(run, &columns));
         }
@@ -24,8 +24,9 @@ pub async fn load(
     let wanted = differing(pairings, &inputs).into_iter();
     let wanted: Vec<_> = wanted.map(|(id, of)| (id.to_owned(), of)).collect();
     for (run_id, indices) in wanted {
-        let unread = |input: &&mut Input| input.spoken.is_empty();
-        if let Some(input) = inputs.get_mut(&run_id).filter(unread) {
+        let of_it = |run: &&RunRecord| run.run_id == run_id;
+        let store = runs().find(of_it).and_then(|run| sides.store_of(run));
+        if let (Some(store), Some(input)) = (store, inputs.get_mut(&run_id)) {
             input.spoken = store.spoken(&run_id, &indices).await?;
         }
     }

@@ -21,12 +21,16 @@ pub struct Sides {
 
 /// Whether all of the selectors are about files, so that no database is needed.
 pub fn only_files(selectors: &[Selector]) -> bool {
-    let is_file = |selector: &Selector| matches!(selector.head, Head::File(_));
     selectors.iter().all(is_file)
 }
 
+fn is_file(selector: &Selector) -> bool {
+    matches!(selector.head, Head::File(_))
+}
+
 impl Sides {
-    /// Reads the runs of the database, if one is given, and opens each file that a selector names.
+    /// Reads the runs that the selectors may mean of the database, if one is given, and opens each
+    /// file that a selector names.
     ///
     /// # Errors
     /// What [`ImportError`] has for a file; what the store says.
@@ -39,8 +43,14 @@ impl Sides {
             files: BTreeMap::new(),
             runs: Vec::new(),
         };
-        if let Some(store) = &sides.database {
-            sides.runs = store.runs(&RunFilter::default()).await?;
+        let stored = selectors.iter().filter(|selector| !is_file(selector));
+        let stored: Vec<Selector> = stored.cloned().collect();
+        if let Some(store) = sides.database.as_ref().filter(|_| !stored.is_empty()) {
+            let filter = RunFilter {
+                selectors: stored,
+                ..RunFilter::default()
+            };
+            sides.runs = store.runs_without_walls(&filter).await?;
         }
         for selector in selectors {
             let Head::File(path) = &selector.head else {
@@ -50,7 +60,10 @@ impl Sides {
                 continue;
             }
             let source = Source::open(Path::new(path)).await?;
-            let mut runs = source.store.runs(&RunFilter::default()).await?;
+            let mut runs = source
+                .store
+                .runs_without_walls(&RunFilter::default())
+                .await?;
             for run in &mut runs {
                 run.file = Some(path.clone());
             }
@@ -68,11 +81,8 @@ impl Sides {
         }
     }
 
-    /// Closes all, and takes copies away.
+    /// Closes the files, and takes copies away. The database stays its owner's to close.
     pub async fn close(self) {
-        if let Some(store) = self.database {
-            store.close().await;
-        }
         for source in self.files.into_values() {
             source.close().await;
         }

@@ -6,7 +6,7 @@ use sqlx::Row;
 use super::rows::uncount;
 use super::{Store, StoreError};
 
-/// Problems of one kind that are listed: enough to see what it is.
+/// Problems of one kind that are listed, pages' own alike: enough to see what it is.
 const PROBLEMS_MAX: u32 = 100;
 
 /// What a look at the whole file found.
@@ -28,18 +28,17 @@ const MISCOUNTED: &str = "select run.run_id, run.sample_count, \
      order by run.run_id limit ?";
 
 impl Store {
-    /// Reads all pages, follows all references and counts each run's requests.
+    /// Reads all pages, follows all references, counts each run's requests and holds its packed
+    /// columns against them.
     ///
     /// # Errors
     /// What SQLite says where it cannot go on.
     pub async fn check(&self) -> Result<Checked, StoreError> {
         let error = |error: sqlx::Error| self.error(&error);
-        let mut problems: Vec<String> =
-            sqlx::query_scalar("select integrity_check from pragma_integrity_check(?)")
-                .bind(PROBLEMS_MAX)
-                .fetch_all(&self.pool)
-                .await
-                .map_err(error)?;
+        let mut problems: Vec<String> = sqlx::query_scalar("pragma integrity_check(100)")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
         problems.retain(|line| line != "ok");
         let references = sqlx::query(
             "select \"table\" as child, parent, count(*) as row_count
@@ -69,6 +68,13 @@ impl Store {
                 row.try_get::<i64, _>("sample_count").map_err(error)?,
             ));
         }
+        let odd = self.odd_columns().await?;
+        problems.extend(odd.iter().take(PROBLEMS_MAX as usize).map(|run_id| {
+            format!(
+                "run {run_id}: its packed columns are not those of its requests; \
+                 after `delete from run_columns` they are made anew"
+            )
+        }));
         let (runs, samples) = self.totals().await?;
         Ok(Checked {
             runs,
@@ -95,7 +101,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`]; what SQLite says.
     pub async fn check_pages(&self) -> Result<(), StoreError> {
-        let found: String = sqlx::query_scalar("select quick_check from pragma_quick_check(1)")
+        let found: String = sqlx::query_scalar("pragma quick_check(1)")
             .fetch_one(&self.pool)
             .await
             .map_err(|error| self.error(&error))?;
