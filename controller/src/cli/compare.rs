@@ -1,19 +1,18 @@
 //! `controller compare SIDE SIDE …`: sides of what is stored, and the exit code of their verdicts.
 
-use std::collections::BTreeMap;
-
 use clap::{Args as ClapArgs, ValueEnum};
 use contracts::host::ChapterFacts;
 
-use super::{Context, connect};
+use super::{Context, connect, inputs};
 use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
 use crate::compare::{ALPHA, CompareError, Comparison, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
+use crate::import::{Sides, only_files};
 use crate::record::RunRecord;
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::{FloorKey, NoiseFloors, RunFilter, Store};
+use crate::store::{FloorKey, NoiseFloors, Store};
 use crate::{local, out, values};
 
 /// Most sides of one command: each is a step with a table of its own.
@@ -71,45 +70,35 @@ enum Against {
 /// A word that is no selector or selects nothing; a metric that is not there; the database.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
-    let sides = sides(&args.sides)?;
-    let store = connect::open_for_reading(context).await?;
-    let judged = judged(&store, &args, &sides).await;
-    store.close().await;
+    let selectors = selectors(&args.sides)?;
+    let store = match only_files(&selectors) {
+        true => None,
+        false => Some(connect::open_for_reading(context).await?),
+    };
+    let judged = judged(store.as_ref(), &args, &selectors).await;
+    if let Some(store) = store {
+        store.close().await;
+    }
     let (comparison, exit) = judged?;
     out::print(&show::compare::render(&comparison, format)?)?;
     Ok(exit)
 }
 
-/// Compares what is stored, as `args` say, and gives the exit code that they ask for.
+/// Compares what is stored, as `args` say, and gives the exit code that they ask for. Without a
+/// store there are files only.
 ///
 /// # Errors
-/// A side that selects nothing; a metric that is not there; the database.
+/// A side that selects nothing; a metric that is not there; the database; a file.
 pub async fn judged(
-    store: &Store,
+    store: Option<&Store>,
     args: &Args,
-    sides: &[Selector],
+    selectors: &[Selector],
 ) -> anyhow::Result<(Comparison, Exit)> {
     let options = options(args);
-    let runs = store.runs(&RunFilter::default()).await?;
-    let pairings = options.vs.steps(sides).into_iter();
-    let pairings: Vec<Pairing> = pairings
-        .map(|(base, candidate)| pair(base, candidate, &runs, &options).map_err(refusal))
-        .collect::<anyhow::Result<_>>()?;
-    let mut samples = BTreeMap::new();
-    for run_id in pairings.iter().flat_map(Pairing::run_ids) {
-        if !samples.contains_key(run_id) {
-            let run = store.run_by_prefix(run_id).await?;
-            samples.insert(run_id.to_owned(), store.with_answers(run).await?);
-        }
-    }
-    let floors = noise_floors(store, &pairings).await?;
-    let table = local::chapters().unwrap_or_default();
-    let known = Known {
-        same_tokens: &|id| same_tokens(&table, id),
-        floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
-        now_unix_ms: crate::now_unix_ms(),
-    };
-    let mut comparison = compare(&pairings, &samples, &known, &options);
+    let sides = Sides::open(store.cloned(), selectors).await?;
+    let comparison = compared(store, &sides, &options, selectors).await;
+    sides.close().await;
+    let mut comparison = comparison?;
     let gate = Gate {
         fail_on_slower: args.fail_on,
         require_verdict: args.require_verdict,
@@ -120,6 +109,30 @@ pub async fn judged(
         shown.map_err(|error| usage(format!("--metric: {error}")))?;
     }
     Ok((comparison, exit))
+}
+
+async fn compared(
+    store: Option<&Store>,
+    sides: &Sides,
+    options: &Options,
+    selectors: &[Selector],
+) -> anyhow::Result<Comparison> {
+    let steps = options.vs.steps(selectors).into_iter();
+    let pairings: Vec<Pairing> = steps
+        .map(|(base, candidate)| pair(base, candidate, &sides.runs, options).map_err(refusal))
+        .collect::<anyhow::Result<_>>()?;
+    let inputs = inputs::load(sides, &pairings).await?;
+    let floors = match store {
+        Some(store) => noise_floors(store, &pairings).await?,
+        None => NoiseFloors::new(),
+    };
+    let table = local::chapters().unwrap_or_default();
+    let known = Known {
+        same_tokens: &|id| same_tokens(&table, id),
+        floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
+        now_unix_ms: crate::now_unix_ms(),
+    };
+    Ok(compare(&pairings, &inputs, &known, options))
 }
 
 fn options(args: &Args) -> Options {
@@ -139,7 +152,7 @@ fn options(args: &Args) -> Options {
 ///
 /// # Errors
 /// A word that is no selector; too many of them.
-pub fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
+pub fn selectors(words: &[String]) -> anyhow::Result<Vec<Selector>> {
     if words.len() > MAX_SIDES {
         return Err(usage(format!(
             "compare takes at most {MAX_SIDES} sides, not {}",

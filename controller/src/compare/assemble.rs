@@ -9,26 +9,24 @@ use crate::compare::lint::{self, Allowed, Reason};
 use crate::compare::overhead::overhead;
 use crate::compare::pairing::{Group, Pair};
 use crate::compare::provenance::provenance;
-use crate::compare::{Known, Measured, Options, Runs, outputs, workload_words};
+use crate::compare::{Input, Inputs, Known, Measured, Options, outputs, workload_words};
 use crate::record::RunRecord;
 use crate::show::compare::verdict;
-use crate::stats::bench::measured;
-use crate::stats::gaps::GapCounts;
 
 /// Judges one pair.
 pub(super) fn cell(
     across_modes: bool,
     pair: &Pair,
-    samples: &Runs,
+    inputs: &Inputs,
     known: &Known<'_>,
     options: &Options,
 ) -> Cell {
-    let base = load(&pair.base, samples);
-    let candidate = load(&pair.candidate, samples);
+    let base = load(&pair.base, inputs);
+    let candidate = load(&pair.candidate, inputs);
     let (base_run, candidate_run) = (&pair.base.newest, &pair.candidate.newest);
     let differences = lint::differences(
-        &with_samples(base_run, samples),
-        &with_samples(candidate_run, samples),
+        &with_input(base_run, inputs),
+        &with_input(candidate_run, inputs),
     );
     let outputs = outputs::judge(&base, &candidate);
 
@@ -59,6 +57,7 @@ pub(super) fn cell(
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
         notes.extend(doubts::doubts(name, runs));
         notes.extend(inside::warnings(name, runs));
+        notes.extend(outputs::unsteady(name, runs));
     }
 
     let kind = kind(base_run, candidate_run);
@@ -106,7 +105,7 @@ pub(super) fn cell(
         excluded: pair.excluded.clone(),
         noise_floors: noise_floors.collect(),
         differences,
-        overhead: layer.then(|| overhead(&base, &candidate, &terms)),
+        overhead: layer.then(|| overhead(&base, &candidate, pair.design, &terms.rules)),
         outputs,
         provenance: provenance(&pair.base, &pair.candidate, terms.rules),
         word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),
@@ -150,24 +149,14 @@ fn overall(rows: &[Row]) -> Overall {
     overall
 }
 
-fn load<'a>(group: &'a Group, samples: &'a Runs) -> Vec<Measured<'a>> {
-    group.runs().map(|run| with_samples(run, samples)).collect()
+pub(super) fn load<'a>(group: &'a Group, inputs: &'a Inputs) -> Vec<Measured<'a>> {
+    group.runs().map(|run| with_input(run, inputs)).collect()
 }
 
-fn with_samples<'a>(run: &'a RunRecord, samples: &'a Runs) -> Measured<'a> {
-    static NO_GAPS: GapCounts = GapCounts::EMPTY;
-    match samples.get(&run.run_id) {
-        Some(loaded) => Measured {
-            run,
-            samples: &loaded.samples,
-            gaps: &loaded.gaps,
-        },
-        None => Measured {
-            run,
-            samples: &[],
-            gaps: &NO_GAPS,
-        },
-    }
+fn with_input<'a>(run: &'a RunRecord, inputs: &'a Inputs) -> Measured<'a> {
+    static NOTHING: Input = Input::EMPTY;
+    let input = inputs.get(&run.run_id).unwrap_or(&NOTHING);
+    Measured { run, input }
 }
 
 /// The same engine in two modes is the layer between them, anything else is two engines.
@@ -183,9 +172,9 @@ fn kind(base: &RunRecord, candidate: &RunRecord) -> CellKind {
 fn side(group: &Group, runs: &[Measured<'_>]) -> Side {
     let newest = &group.newest;
     let provenance = newest.status.provenance.as_ref();
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let succeeded = runs.iter().map(|run| measured(run.samples).count()).sum();
-    let failed = runs.iter().map(|run| lint::failed_requests(run)).sum();
+    let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let succeeded = runs.iter().map(|run| run.input.succeeded).sum();
+    let failed = runs.iter().map(|run| run.input.failed).sum();
     Side {
         engine: newest.engine.clone(),
         mode: newest.status.spec.arm.mode,

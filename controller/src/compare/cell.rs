@@ -129,7 +129,7 @@ pub struct Terms<'t> {
 /// A run that measured something, with its values.
 struct Run<'a> {
     record: &'a RunRecord,
-    reduced: Reduced<'a>,
+    reduced: Reduced,
 }
 
 /// All rows. Metrics that neither side has are left out.

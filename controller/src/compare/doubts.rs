@@ -43,8 +43,8 @@ mod tests {
     use contracts::run::{Mode, Warning};
 
     use super::*;
+    use crate::compare::Input;
     use crate::fixtures;
-    use crate::stats::gaps::GapCounts;
 
     #[test]
     fn the_same_doubt_of_many_runs_is_one_line() {
@@ -59,12 +59,8 @@ mod tests {
                 run
             })
             .collect();
-        let gaps = GapCounts::EMPTY;
-        let measured = runs.iter().map(|run| Measured {
-            run,
-            samples: &[],
-            gaps: &gaps,
-        });
+        let input = Input::EMPTY;
+        let measured = runs.iter().map(|run| Measured { run, input: &input });
         assert_eq!(
             doubts("base", &measured.collect::<Vec<_>>()),
             [

@@ -1,10 +1,10 @@
 //! What single runs look like inside: drift, neighbours that resemble each other, outliers.
 //!
-//! Told only where it warns, one line a side. It decides nothing: verdicts rest on one value a run.
+//! Told only where it warns, one line a side, of runs that keep their wall times. It decides nothing:
+//! verdicts rest on one value a run.
 
 use crate::compare::Measured;
 use crate::stats::autocorrelation::lag1;
-use crate::stats::bench::measured;
 use crate::stats::drift::drift;
 use crate::stats::outliers::outliers;
 
@@ -14,27 +14,21 @@ const DRIFT_WARN: f64 = 0.05;
 const DRIFT_WARN_P: f64 = 0.01;
 /// More outliers than this share of a run's requests are told; of normal values it is 0.7 %.
 const OUTLIERS_WARN: f64 = 0.1;
-/// Runs with more requests are not looked into: it would take longer than all else, and what is
-/// looked for is a run that had not settled, which is a matter of its first requests.
-const MAX_REQUESTS: usize = 10_000;
 
 /// What the runs of a side warn of.
 pub(super) fn warnings(side: &str, runs: &[Measured<'_>]) -> Vec<String> {
-    let walls: Vec<(&str, Vec<f64>)> = runs
-        .iter()
-        .map(|run| {
-            let walls = measured(run.samples).filter_map(|sample| sample.wall_ms);
-            (run.run.run_id.as_str(), walls.collect())
-        })
-        .filter(|(_, walls): &(&str, Vec<f64>)| walls.len() <= MAX_REQUESTS)
-        .collect();
+    let walls = runs.iter().filter_map(|run| {
+        let reduced = run.input.reduced.as_ref()?;
+        Some((run.run.run_id.as_str(), reduced.walls_ms.as_slice()))
+    });
+    let walls: Vec<(&str, &[f64])> = walls.collect();
     let all = [drifting(&walls), resembling(&walls), with_outliers(&walls)];
     let told = all.into_iter().flatten();
     told.map(|what| format!("the {side}'s {what}")).collect()
 }
 
 /// The run that drifts most.
-fn drifting(runs: &[(&str, Vec<f64>)]) -> Option<String> {
+fn drifting(runs: &[(&str, &[f64])]) -> Option<String> {
     let drifts = runs.iter().filter_map(|(id, walls)| {
         let drift = drift(walls).ok()?;
         let warns = drift.shift.abs() > DRIFT_WARN && drift.trend_p < DRIFT_WARN_P;
@@ -54,7 +48,7 @@ fn drifting(runs: &[(&str, Vec<f64>)]) -> Option<String> {
 }
 
 /// Where most runs' requests resemble their neighbours; of one run in twenty that is chance.
-fn resembling(runs: &[(&str, Vec<f64>)]) -> Option<String> {
+fn resembling(runs: &[(&str, &[f64])]) -> Option<String> {
     let lags = runs.iter().filter_map(|(_, walls)| {
         let lag = lag1(walls).ok()?;
         (lag.abs() > 2.0 / (walls.len() as f64).sqrt()).then_some(lag)
@@ -74,7 +68,7 @@ fn resembling(runs: &[(&str, Vec<f64>)]) -> Option<String> {
 }
 
 /// They are in every figure all the same.
-fn with_outliers(runs: &[(&str, Vec<f64>)]) -> Option<String> {
+fn with_outliers(runs: &[(&str, &[f64])]) -> Option<String> {
     let counts = runs.iter().filter_map(|(id, walls)| {
         let found = outliers(walls).ok()?;
         let count = found.low_count + found.high_count;

@@ -25,6 +25,19 @@ pub struct Rules {
     pub looks: u32,
 }
 
+impl Rules {
+    /// Half or more of all equal sides would be found different; a margin of nothing is never met.
+    fn check(&self) -> Result<(), String> {
+        if !(self.alpha > 0.0 && self.alpha < 0.5) {
+            return Err(format!("alpha {} is not between 0 and 0.5", self.alpha));
+        }
+        if !(self.margin > 0.0 && self.margin.is_finite()) {
+            return Err(format!("margin {} is not above 0", self.margin));
+        }
+        Ok(())
+    }
+}
+
 /// Which direction of a metric is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,7 +167,10 @@ pub fn judge(family: &[Question<'_>], rules: &Rules) -> Vec<Judgement> {
     let alpha = rules.alpha / f64::from(rules.looks.max(1));
     let evidence: Vec<Result<Evidence, String>> = family
         .iter()
-        .map(|question| Evidence::of(question, alpha, rules.margin))
+        .map(|question| {
+            rules.check()?;
+            Evidence::of(question, alpha, rules.margin)
+        })
         .collect();
     let p: Vec<f64> = evidence.iter().flatten().map(|e| e.effect.p).collect();
     let mut adjusted = holm(&p).unwrap_or_default().into_iter();

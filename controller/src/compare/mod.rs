@@ -2,7 +2,7 @@
 //!
 //! 1. [`Vs::steps`] says which side stands against which;
 //! 2. [`pairing::pair`] chooses from all runs, for each step, which ones are used;
-//! 3. the caller loads their samples;
+//! 3. the caller loads what was measured in them, and the answers that [`differing`] names;
 //! 4. [`compare`] turns them into a [`Comparison`], which [`crate::show::compare`] puts into words.
 //!
 //! The run is the unit: requests inside one are not independent. All is pure: no I/O, no clock.
@@ -13,6 +13,7 @@ mod document;
 mod doubts;
 mod facts;
 pub mod gate;
+pub mod input;
 mod inside;
 pub mod judge;
 pub mod lint;
@@ -22,24 +23,23 @@ pub mod overhead;
 pub mod pairing;
 pub mod product;
 pub mod provenance;
-mod reduced;
+pub mod reduced;
 pub mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use contracts::sample::Sample;
 use serde::Serialize;
 
 pub use crate::compare::document::{
     Cell, CellKind, Comparison, NoiseFloor, Overall, Side, Step, UnknownMetric,
 };
 pub use crate::compare::facts::workload_facts;
+pub use crate::compare::input::Input;
 use crate::compare::judge::Floor;
 use crate::compare::pairing::Pairing;
 pub use crate::compare::work::workload_words;
-use crate::record::{RunRecord, RunWithSamples};
+use crate::record::RunRecord;
 use crate::selector::SelectorError;
-use crate::stats::gaps::GapCounts;
 
 /// Why there is nothing to compare at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -121,41 +121,44 @@ pub struct Known<'k> {
     pub now_unix_ms: i64,
 }
 
-/// A run of a side with its samples, borrowed.
+/// A run of a side with what was measured in it, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured<'a> {
     /// The run.
     pub run: &'a RunRecord,
-    /// Its samples.
-    pub samples: &'a [Sample],
-    /// Gaps between its answers' events.
-    pub gaps: &'a GapCounts,
+    /// What was measured.
+    pub input: &'a Input,
 }
 
-impl<'a> Measured<'a> {
-    /// Of a run that was read back.
-    pub fn of(run: &'a RunWithSamples) -> Self {
-        Self {
-            run: &run.run,
-            samples: &run.samples,
-            gaps: &run.gaps,
+/// What was measured in the runs of a comparison, by id.
+pub type Inputs = BTreeMap<String, Input>;
+
+/// The requests whose answers have to be read before [`compare`], by run
+/// ([`outputs::differing`]).
+pub fn differing<'a>(
+    pairings: &'a [Pairing],
+    inputs: &'a Inputs,
+) -> BTreeMap<&'a str, BTreeSet<u32>> {
+    let mut wanted = BTreeMap::<&str, BTreeSet<u32>>::new();
+    for pair in pairings.iter().flat_map(|pairing| &pairing.pairs) {
+        let [base, candidate] = [&pair.base, &pair.candidate].map(|g| assemble::load(g, inputs));
+        for (run_id, indices) in outputs::differing(&base, &candidate) {
+            wanted.entry(run_id).or_default().extend(indices);
         }
     }
+    wanted
 }
 
-/// The runs of a comparison by id, with texts and token ids where answers are to be compared.
-pub type Runs = BTreeMap<String, RunWithSamples>;
-
-/// Compares the pairs that were chosen, a step for each pairing. `samples` holds each run of
+/// Compares the pairs that were chosen, a step for each pairing. `inputs` holds each run of
 /// [`Pairing::run_ids`].
 pub fn compare(
     pairings: &[Pairing],
-    samples: &Runs,
+    inputs: &Inputs,
     known: &Known<'_>,
     options: &Options,
 ) -> Comparison {
     let step = |pairing: &Pairing| {
-        let cell = |pair| assemble::cell(pairing.across_modes, pair, samples, known, options);
+        let cell = |pair| assemble::cell(pairing.across_modes, pair, inputs, known, options);
         Step {
             base: pairing.base.to_string(),
             candidate: pairing.candidate.to_string(),

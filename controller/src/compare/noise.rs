@@ -10,9 +10,8 @@ use serde::Serialize;
 use crate::compare::cell::{self, Terms, Unit};
 use crate::compare::judge::{Design, Floor, Rules};
 use crate::compare::pairing::unusable;
-use crate::compare::{ALPHA, Measured, lint};
+use crate::compare::{ALPHA, Measured};
 use crate::show::{validity, words};
-use crate::stats::bench::measured;
 use crate::stats::log_ratio::LogRatio;
 use crate::stats::runs_needed::runs_needed;
 
@@ -75,11 +74,11 @@ fn why(run: &Measured<'_>) -> Option<String> {
     if validity.verdict == Soundness::ClientBound {
         return Some(format!("is {}", validity::verdict(validity)));
     }
-    if measured(run.samples).next().is_none() {
+    if run.input.succeeded == 0 {
         return Some("has no successful request".to_owned());
     }
-    let failed = lint::failed_requests(run);
-    (failed > 0).then(|| format!("has {}", words::count(failed as u64, "failed request")))
+    let failed = run.input.failed;
+    (failed > 0).then(|| format!("has {}", words::count(failed, "failed request")))
 }
 
 /// The spread of equal runs, a row for each metric that they have; `margin` is what a comparison
@@ -134,18 +133,22 @@ mod tests {
 
     use super::*;
     use crate::fixtures;
-    use crate::record::RunWithSamples;
+    use crate::compare::Input;
+    use crate::record::RunRecord;
 
-    fn equal_runs(walls: &[f64]) -> Vec<RunWithSamples> {
+    fn equal_runs(walls: &[f64]) -> Vec<(RunRecord, Input)> {
         let run = |(place, wall): (usize, &f64)| {
             let run = fixtures::run(&format!("01RUN{place}"), "ch02", Mode::Offline);
-            fixtures::with_walls(run, &[*wall; 20])
+            let run = fixtures::with_walls(run, &[*wall; 20]);
+            let input = Input::of_samples(&run);
+            (run.run, input)
         };
         walls.iter().enumerate().map(run).collect()
     }
 
-    fn sides(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
-        runs.iter().map(Measured::of).collect()
+    fn sides(runs: &[(RunRecord, Input)]) -> Vec<Measured<'_>> {
+        let measured = runs.iter().map(|(run, input)| Measured { run, input });
+        measured.collect()
     }
 
     #[test]
@@ -180,29 +183,35 @@ mod tests {
 
     #[test]
     fn a_run_that_is_no_measure_of_noise_says_why() {
-        let changed = |change: &dyn Fn(&mut RunWithSamples)| {
-            let mut run = equal_runs(&[1.0]).remove(0);
-            change(&mut run);
-            uncounted(&Measured::of(&run)).map(|run| run.why)
+        let changed = |change: &dyn Fn(&mut RunRecord, &mut Input)| {
+            let (mut run, mut input) = equal_runs(&[1.0]).remove(0);
+            change(&mut run, &mut input);
+            let measured = Measured {
+                run: &run,
+                input: &input,
+            };
+            uncounted(&measured).map(|run| run.why)
         };
-        let failed = changed(&|run| {
-            run.run.status.state = RunState::Failed;
-            run.run.status.failure = Some(RunFailure {
+        let failed = changed(&|run, _| {
+            run.status.state = RunState::Failed;
+            run.status.failure = Some(RunFailure {
                 stage: Stage::Load,
                 message: "no memory".to_owned(),
                 log_tail: Vec::new(),
             });
         });
         assert_eq!(failed.unwrap(), "failed (load): no memory");
-        let bound = changed(&|run| run.run.status.validity.verdict = Soundness::ClientBound);
+        let bound = changed(&|run, _| run.status.validity.verdict = Soundness::ClientBound);
         assert!(bound.unwrap().starts_with("is client-bound"));
-        let busy = changed(&|run| run.run.status.validity.foreign_cpu_during = Some(0.5));
+        let busy = changed(&|run, _| run.status.validity.foreign_cpu_during = Some(0.5));
         assert!(
             busy.unwrap()
                 .starts_with("is contaminated: others used 50.0 %")
         );
-        let empty = changed(&|run| run.samples.clear());
+        let empty = changed(&|_, input| *input = Input::EMPTY);
         assert_eq!(empty.unwrap(), "has no successful request");
-        assert_eq!(changed(&|_| ()), None);
+        let failures = changed(&|_, input| input.failed = 2);
+        assert_eq!(failures.unwrap(), "has 2 failed requests");
+        assert_eq!(changed(&|_, _| ()), None);
     }
 }

@@ -113,6 +113,12 @@ impl Group {
 }
 
 impl Pairing {
+    /// The runs that are used; one that stands in several cells comes as often.
+    pub fn runs(&self) -> impl Iterator<Item = &RunRecord> {
+        let groups = self.pairs.iter().flat_map(|p| [&p.base, &p.candidate]);
+        groups.flat_map(Group::runs)
+    }
+
     /// The runs whose samples are needed, each once.
     pub fn run_ids(&self) -> Vec<&str> {
         let groups = self.pairs.iter().flat_map(|p| [&p.base, &p.candidate]);

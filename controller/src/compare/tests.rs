@@ -37,16 +37,16 @@ pub(crate) fn compared_with_floor(
     let pairings: Vec<Pairing> = steps
         .map(|(base, candidate)| pairing::pair(base, candidate, &records, options).unwrap())
         .collect();
-    let samples = runs
+    let inputs = runs
         .iter()
-        .map(|run| (run.run.run_id.clone(), run.clone()))
+        .map(|run| (run.run.run_id.clone(), Input::of_samples(run)))
         .collect();
     let known = Known {
         same_tokens: &|chapter| chapter != "ch12",
         floor,
         now_unix_ms: fixtures::NOON_UNIX_MS,
     };
-    compare(&pairings, &samples, &known, options)
+    compare(&pairings, &inputs, &known, options)
 }
 
 pub(crate) fn compared(base: &str, candidate: &str, runs: &[RunWithSamples]) -> Comparison {
@@ -100,7 +100,7 @@ fn one_engine_in_two_modes_is_the_layer_between() {
     let cell = &comparison.steps[0].cells[0];
     assert!(comparison.comparable());
     assert_eq!(cell.kind, CellKind::NetworkLayer);
-    assert_eq!(cell.overhead.as_ref().unwrap().median_ms, Some(0.75));
+    assert_eq!(cell.overhead.as_ref().unwrap().median.ms, Some(0.75));
     assert_eq!(cell.differences[0].field, "mode");
 }
 

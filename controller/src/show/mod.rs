@@ -17,6 +17,7 @@ pub mod noise;
 pub mod run;
 pub mod runs;
 pub mod session;
+pub mod store;
 pub mod suite;
 pub mod sweep;
 pub mod table;

@@ -3,7 +3,7 @@
 
 use super::error::{StatsError, finite};
 use super::mean;
-use super::student::t_quantile;
+use super::student::t_within;
 
 /// Batches of a run. Ten of them cover 94 % where each value by itself covers 49 % (300 values that
 /// resemble their neighbour by 0.8); with thirty it is 88 %.
@@ -39,7 +39,7 @@ pub fn batch_means(values: &[f64], confidence: f64) -> Result<BatchMeans, StatsE
     let mean = mean(&means).ok_or(StatsError::NotFinite)?;
     let squares: f64 = means.iter().map(|batch| (batch - mean).powi(2)).sum();
     let sd = (squares / (count - 1.0)).sqrt();
-    let half = t_quantile(0.5 + confidence / 2.0, count - 1.0)? * sd / count.sqrt();
+    let half = t_within(confidence, count - 1.0)? * sd / count.sqrt();
     finite(&[mean, half])?;
     if sd == 0.0 || mean == 0.0 {
         return Err(StatsError::NoSpread);

@@ -5,7 +5,7 @@
 
 use super::error::{StatsError, at_least, finite, same_length};
 use super::mean;
-use super::student::{t_above, t_quantile};
+use super::student::{t_above, t_within};
 
 /// Spread below this share of the values is what rounding leaves, not noise that was measured.
 const ROUNDING: f64 = 1e-12;
@@ -74,7 +74,7 @@ impl Difference {
 
     /// Interval that covers the true difference with probability `confidence`.
     pub fn interval(&self, confidence: f64) -> Result<(f64, f64), StatsError> {
-        let half = t_quantile(0.5 + confidence / 2.0, self.df)? * self.se;
+        let half = t_within(confidence, self.df)? * self.se;
         Ok((self.mean - half, self.mean + half))
     }
 

@@ -35,6 +35,9 @@ pub fn hodges_lehmann(
 ) -> Result<HodgesLehmann, StatsError> {
     at_least(1, base)?;
     at_least(1, candidate)?;
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return Err(StatsError::NotAProbability(confidence));
+    }
     let (n, m) = (base.len(), candidate.len());
     let pairs = n.checked_mul(m).filter(|pairs| *pairs <= MAX_PAIRS);
     let pairs = pairs.ok_or(StatsError::TooMany)?;
@@ -65,9 +68,6 @@ pub fn hodges_lehmann(
 /// Smallest u with P(U ≤ u) of at least half of what the interval leaves out: R's `qwilcox`.
 fn exact_rank(n: usize, m: usize, confidence: f64) -> Result<usize, StatsError> {
     let tail = (1.0 - confidence) / 2.0;
-    if !(tail > 0.0 && tail < 0.5) {
-        return Err(StatsError::NotAProbability(confidence));
-    }
     Ok(u_cdf(n, m)?.partition_point(|p| *p < tail))
 }
 

@@ -12,7 +12,7 @@ const MAX_STEPS: usize = 50;
 /// Our own: statrs' is off by 9 % far out in the tail of one degree of freedom. Newton's method on
 /// the log of the tail over the log of t, where the tail is nearly a straight line, from the normal
 /// quantile on.
-pub(super) fn t_quantile(probability: f64, df: f64) -> Result<f64, StatsError> {
+fn t_quantile(probability: f64, df: f64) -> Result<f64, StatsError> {
     let probability = inside(probability)?;
     let tail = probability.min(1.0 - probability);
     let sign = if probability < 0.5 { -1.0 } else { 1.0 };
@@ -37,6 +37,11 @@ pub(super) fn t_quantile(probability: f64, df: f64) -> Result<f64, StatsError> {
     } else {
         Err(StatsError::NotFinite)
     }
+}
+
+/// Student's t is within ± this with probability `confidence`.
+pub(super) fn t_within(confidence: f64, df: f64) -> Result<f64, StatsError> {
+    Ok(-t_quantile((1.0 - inside(confidence)?) / 2.0, df)?)
 }
 
 /// P(T > t). Small tails keep their digits: they are computed as tails, not as 1 − p.
@@ -118,7 +123,7 @@ mod tests {
                 t_quantile(bad, 3.0),
                 Err(StatsError::NotAProbability(_))
             ));
-            assert!(z_quantile(bad).is_err());
+            assert!(z_quantile(bad).is_err() && t_within(bad, 3.0).is_err());
         }
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(t_quantile(0.5, bad), Err(StatsError::NotFinite));

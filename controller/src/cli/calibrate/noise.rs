@@ -8,7 +8,7 @@ use crate::cli::measure::{Bench, Led, Named, ready};
 use crate::cli::{Context, workload};
 use crate::compare::judge::MIN_FLOOR_RUNS;
 use crate::compare::noise::{Noise, Uncounted, noise, uncounted};
-use crate::compare::{MARGIN, Measured, workload_words};
+use crate::compare::{Input, MARGIN, Measured, workload_words};
 use crate::exit::{Exit, Refusal, usage};
 use crate::out;
 use crate::plan::{Plan, REPEAT_MAX};
@@ -98,18 +98,23 @@ async fn stored(store: &Store, led: &Led) -> anyhow::Result<NoiseView> {
     let mut bad = Vec::new();
     for run in &led.outcome.runs {
         let run = store.run_by_prefix(&run.run_id).await?;
-        let loaded = store.with_figures(run).await?;
-        match uncounted(&Measured::of(&loaded)) {
+        let input = Input::of(&run, &store.columns(&run.run_id).await?);
+        let measured = Measured {
+            run: &run,
+            input: &input,
+        };
+        match uncounted(&measured) {
             Some(why) => bad.push(why),
-            None => good.push(loaded),
+            None => good.push((run, input)),
         }
     }
     let count = u32::try_from(good.len()).unwrap_or(u32::MAX);
     let newest = match good.last() {
-        Some(run) if count >= MIN_FLOOR_RUNS => run.run.clone(),
+        Some((run, _)) if count >= MIN_FLOOR_RUNS => run.clone(),
         _ => return Err(too_few(count, &bad, led)),
     };
-    let measured: Vec<Measured<'_>> = good.iter().map(Measured::of).collect();
+    let measured = good.iter().map(|(run, input)| Measured { run, input });
+    let measured: Vec<Measured<'_>> = measured.collect();
     let metrics = noise(&measured, MARGIN);
     let view = view(&newest, count, metrics, bad);
     let floors = view.metrics.iter().filter_map(|noise| {

@@ -33,7 +33,7 @@ pub(super) fn rows(base: &[Run<'_>], candidate: &[Run<'_>], comparable: bool) ->
         }),
     ];
     if table.all(|run| run.open_loop) {
-        let of = |r: &Reduced<'_>| r.wall_from_due_mean();
+        let of = |r: &Reduced| r.wall_from_due_mean();
         rows.push(table.row("wall_from_due_ms", "Wall from due mean", Unit::Ms, &of));
         rows.extend(PERCENTILES.map(|(name, q)| {
             table.percentile("wall_from_due_ms", "Wall from due", name, &|r| {
@@ -71,13 +71,7 @@ struct Table<'r, 'a> {
 }
 
 impl Table<'_, '_> {
-    fn row(
-        &self,
-        metric: &str,
-        label: &str,
-        unit: Unit,
-        of: &dyn Fn(&Reduced<'_>) -> OfRun,
-    ) -> Row {
+    fn row(&self, metric: &str, label: &str, unit: Unit, of: &dyn Fn(&Reduced) -> OfRun) -> Row {
         let (base, base_runs) = side(self.base, of);
         let (candidate, candidate_runs) = side(self.candidate, of);
         let both = base.value.zip(candidate.value).filter(|_| self.comparable);
@@ -112,7 +106,7 @@ impl Table<'_, '_> {
         metric: &str,
         label: &str,
         name: &str,
-        of: &dyn Fn(&Reduced<'_>) -> OfRun,
+        of: &dyn Fn(&Reduced) -> OfRun,
     ) -> Row {
         let (metric, label) = (format!("{metric}_{name}"), format!("{label} {name}"));
         self.row(&metric, &label, Unit::Ms, of)
@@ -152,7 +146,7 @@ impl Table<'_, '_> {
     /// the medians of TTFT and wall time, from due in an open loop; where every run has requests
     /// enough, p95 in the medians' place.
     fn primary(&self) -> Vec<&'static str> {
-        let enough = |run: &Reduced<'_>| u64::from(run.stats.n_runs) >= smallest_n(0.95);
+        let enough = |run: &Reduced| u64::from(run.stats.n_runs) >= smallest_n(0.95);
         let tails = self.all(enough);
         if !self.all(|run| run.online) {
             return vec!["wall_ms_p50"];
@@ -192,12 +186,12 @@ impl Table<'_, '_> {
         mixed.then_some("not compared: events were counted against tokens; name a --tokenizer")
     }
 
-    fn runs(&self) -> impl Iterator<Item = &Reduced<'_>> {
+    fn runs(&self) -> impl Iterator<Item = &Reduced> {
         let both = self.base.iter().chain(self.candidate);
         both.map(|run| &run.reduced)
     }
 
-    fn all(&self, is: impl Fn(&Reduced<'_>) -> bool) -> bool {
+    fn all(&self, is: impl Fn(&Reduced) -> bool) -> bool {
         self.runs().all(is)
     }
 }
@@ -209,7 +203,7 @@ fn one_side_never_has(row: &Row) -> bool {
 }
 
 /// One side of a row. Its figure is missing as soon as one run has no value.
-fn side(runs: &[Run<'_>], of: &dyn Fn(&Reduced<'_>) -> OfRun) -> (Figure, Vec<RunValue>) {
+fn side(runs: &[Run<'_>], of: &dyn Fn(&Reduced) -> OfRun) -> (Figure, Vec<RunValue>) {
     let mut values = Vec::new();
     let mut missing = None;
     for run in runs {

@@ -13,12 +13,7 @@ fn run(engine: &str, mode: Mode, walls: &[f64]) -> RunWithSamples {
 }
 
 fn side(runs: &[RunWithSamples]) -> Vec<Measured<'_>> {
-    let measured = runs.iter().map(|run| Measured {
-        run: &run.run,
-        samples: &run.samples,
-        gaps: &run.gaps,
-    });
-    measured.collect()
+    runs.iter().map(fixtures::in_comparison).collect()
 }
 
 fn terms(comparable: bool) -> Terms<'static> {

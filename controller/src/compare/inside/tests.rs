@@ -14,12 +14,8 @@ fn told(runs: &[Vec<f64>]) -> Vec<String> {
             fixtures::with_walls(run, walls)
         })
         .collect();
-    let measured = runs.iter().map(|run| Measured {
-        run: &run.run,
-        samples: &run.samples,
-        gaps: &run.gaps,
-    });
-    warnings("base", &measured.collect::<Vec<_>>())
+    let measured: Vec<Measured<'_>> = runs.iter().map(fixtures::in_comparison).collect();
+    warnings("base", &measured)
 }
 
 /// Up, down, and a little of a third thing: neighbours differ, and nothing moves.

@@ -8,7 +8,6 @@ use crate::compare::Measured;
 use crate::compare::outputs::Outputs;
 use crate::record::RunRecord;
 use crate::show::{validity, words};
-use crate::stats::bench::measured;
 
 /// What is wrong with the measured requests of a run that ended as it should. `rerun` says how to
 /// measure both sides again.
@@ -18,16 +17,15 @@ pub fn faults(side: &str, run: &Measured<'_>, rerun: &str) -> Option<Reason> {
         return None;
     }
     let id = &record.run_id;
-    let failed = failed_requests(run);
-    let (code, what) = if measured(run.samples).next().is_none() {
+    let (code, what) = if run.input.succeeded == 0 {
         (
             ReasonCode::NothingMeasured,
             "no successful request".to_owned(),
         )
-    } else if failed > 0 {
+    } else if run.input.failed > 0 {
         (
             ReasonCode::FailedRequests,
-            words::count(failed as u64, "failed request"),
+            words::count(run.input.failed, "failed request"),
         )
     } else {
         return None;
@@ -55,14 +53,6 @@ pub fn client_bound(side: &str, record: &RunRecord, rerun: &str) -> Option<Reaso
             record.hostname,
         ),
     })
-}
-
-/// Measured requests that failed.
-pub fn failed_requests(run: &Measured<'_>) -> usize {
-    run.samples
-        .iter()
-        .filter(|sample| !sample.warmup && sample.error.is_some())
-        .count()
 }
 
 /// Whether both sides have promised the same greedy tokens and are in f32 on a CPU, where the

@@ -9,11 +9,7 @@ use crate::fixtures;
 use crate::record::RunWithSamples;
 
 fn measured(run: &RunWithSamples) -> Measured<'_> {
-    Measured {
-        gaps: &run.gaps,
-        run: &run.run,
-        samples: &run.samples,
-    }
+    fixtures::in_comparison(run)
 }
 
 fn plain(engine: &str) -> RunWithSamples {

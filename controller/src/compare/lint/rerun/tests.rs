@@ -99,6 +99,16 @@ fn one_engine_in_two_modes_is_one_arm_in_both() {
 }
 
 #[test]
+fn across_modes_the_work_is_what_offline_can_do() {
+    let mut online = fixtures::run("02", "ch02", Mode::Online);
+    online.status.spec.workload.load = Load::Closed { concurrency: 8 };
+    assert_eq!(
+        arms(&online, &chapter("ch02")),
+        "--chapter ch02 --mode both"
+    );
+}
+
+#[test]
 fn a_plan_of_more_passes_and_more_flags_stay() {
     let mut run = chapter("ch01");
     run.session.repeat_count = 9;
