@@ -7,4 +7,5 @@ mod floor;
 mod opening;
 mod reading;
 mod reports;
+mod sessions;
 mod storing;
