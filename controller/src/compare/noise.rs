@@ -132,8 +132,8 @@ mod tests {
     use contracts::run::{Mode, RunFailure, RunState, Soundness, Stage};
 
     use super::*;
-    use crate::fixtures;
     use crate::compare::Input;
+    use crate::fixtures;
     use crate::record::RunRecord;
 
     fn equal_runs(walls: &[f64]) -> Vec<(RunRecord, Input)> {

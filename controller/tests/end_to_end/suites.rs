@@ -100,16 +100,31 @@ fn a_gate_that_holds_ends_with_0() {
 fn equal_runs_give_a_noise_floor_that_compare_uses() {
     let lab = Lab::new();
     forget_neighbours(&lab);
-    let work = ["--chapter", "fake", "--option", "tpot_ms=5", "--mode", "offline"];
+    let work = [
+        "--chapter",
+        "fake",
+        "--option",
+        "tpot_ms=5",
+        "--mode",
+        "offline",
+    ];
     let few = ["--n-runs", "6", "--warmup", "1", "--max-tokens", "5"];
     let calibrate = [&["calibrate", "--runs", "5"], &work[..], &few].concat();
     let floor = &lab.json(&calibrate)["noise_floor"];
-    assert_eq!((&floor["run_count"], &floor["engine"]), (&5.into(), &"fake".into()));
+    assert_eq!(
+        (&floor["run_count"], &floor["engine"]),
+        (&5.into(), &"fake".into())
+    );
     let rows = floor["metrics"].as_array().unwrap();
-    let wall = rows.iter().find(|row| row["metric"] == "wall_ms_p50").unwrap();
+    let wall = rows
+        .iter()
+        .find(|row| row["metric"] == "wall_ms_p50")
+        .unwrap();
     assert!(wall["log_sd"].as_f64().unwrap() > 0.0, "{wall}");
     let exported = lab.export();
-    let labelled = exported.iter().filter(|entry| entry["run"]["label"] == "noise-floor");
+    let labelled = exported
+        .iter()
+        .filter(|entry| entry["run"]["label"] == "noise-floor");
     assert_eq!(labelled.count(), 5);
     let stored = lab.json(&["calibrate", "--show"]);
     let stored = stored["noise_floors"].as_array().unwrap().clone();
@@ -122,7 +137,10 @@ fn equal_runs_give_a_noise_floor_that_compare_uses() {
     let compared = lab.json(&["compare", &sides[0], &sides[1]]);
     let cell = &compared["steps"][0]["cells"][0];
     let rows = cell["rows"].as_array().unwrap();
-    let wall = rows.iter().find(|row| row["metric"] == "wall_ms_p50").unwrap();
+    let wall = rows
+        .iter()
+        .find(|row| row["metric"] == "wall_ms_p50")
+        .unwrap();
     assert_eq!(wall["effect"]["method"], "noise floor");
     assert_eq!(cell["noise_floors"][0]["run_count"], 5);
 }

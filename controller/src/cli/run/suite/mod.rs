@@ -142,8 +142,7 @@ async fn gates(store: &Store, planned: &Planned, led: &[Led]) -> anyhow::Result<
             for sides in session.sides(gate, &led.session_id) {
                 let args = gate_args(gate, &sides)?;
                 let selectors = compare::selectors(&sides)?;
-                let (comparison, exit) =
-                    compare::judged(Some(store), &args, &selectors).await?;
+                let (comparison, exit) = compare::judged(Some(store), &args, &selectors).await?;
                 views.push(GateView {
                     workload: session.name.clone(),
                     base: gate.base.clone(),
