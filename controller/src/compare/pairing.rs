@@ -20,7 +20,7 @@ use crate::compare::{CompareError, Options};
 use crate::record::RunRecord;
 use crate::selector::{Head, Selector};
 use choose::Ask;
-pub use rules::FOREIGN_CPU_CONTAMINATED;
+pub use rules::{FOREIGN_CPU_CONTAMINATED, unusable};
 
 /// The runs to be compared.
 #[derive(Debug, Clone, PartialEq)]

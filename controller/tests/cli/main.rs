@@ -9,6 +9,7 @@ mod fixtures;
 mod home;
 mod loads;
 mod runs;
+mod suites;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;

@@ -15,4 +15,6 @@ mod interrupts;
 mod lab;
 mod loads;
 mod main_job;
+mod sessions;
 mod slowdown;
+mod suites;

@@ -8,6 +8,8 @@ mod load;
 mod prompts;
 mod session;
 
+use std::time::Duration;
+
 use clap::Args as ClapArgs;
 use contracts::defaults::{MODEL_UNNAMED, N_RUNS_MAX, RUN_DEADLINE};
 use contracts::generate::SamplingParams;
@@ -23,6 +25,16 @@ use crate::exit::usage;
 use crate::plan::sweep::Range;
 use crate::plan::{Before, RUNS_MAX, Request, slots};
 use crate::values;
+
+/// The ids of all flags here, for what goes with none of them.
+pub fn flag_ids() -> Vec<clap::Id> {
+    let command = AskedArgs::augment_args(clap::Command::new(""));
+    let ids = command.get_arguments().map(|arg| arg.get_id().clone());
+    ids.collect()
+}
+
+/// What one `--arm` takes.
+pub use self::arms::arm_command;
 
 /// All that says what is measured.
 #[derive(Debug, ClapArgs)]
@@ -40,7 +52,7 @@ pub struct AskedArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
-    pub session: SessionArgs,
+    session: SessionArgs,
 }
 
 /// What a request asks.
@@ -125,6 +137,15 @@ pub fn asked(config: &Config, args: AskedArgs) -> anyhow::Result<Asked> {
         sweep: offered.sweep,
         note,
     })
+}
+
+/// What may be said of a session that is extended: passes, where they are named, and the pause
+/// between runs.
+///
+/// # Errors
+/// Usage errors that name the flag.
+pub fn again(config: &Config, args: &AskedArgs) -> anyhow::Result<(Option<u32>, Duration)> {
+    session::again(config, &args.session)
 }
 
 fn workload(

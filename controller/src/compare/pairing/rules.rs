@@ -100,6 +100,12 @@ fn on_gpu(state: &HostState, index: u32, when: &str) -> Option<String> {
         .then(|| format!("its GPU was throttled {when} it ({})", reasons.join(", ")))
 }
 
+/// Why nobody may use a run's figures, whatever it stands against, in words that go on from `the run`.
+pub fn unusable(run: &RunRecord) -> Option<String> {
+    let disturbed = || contaminated(run).map(Fault::Contaminated);
+    Some(broken(run).or_else(disturbed)?.words())
+}
+
 /// What keeps a run from being pooled with the side's newest: another build, model, definition or
 /// spec. What a run does not know of itself keeps it from nothing.
 pub(super) fn unlike(run: &RunRecord, newest: &RunRecord) -> Option<String> {
