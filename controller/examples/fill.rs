@@ -220,6 +220,7 @@ fn record(session_id: &str, position: u32, requests: u32) -> RunRecord {
 fn spec(engine: &str, requests: u32) -> RunSpec {
     RunSpec {
         arm: Arm {
+            name: None,
             engine: EngineRef::Chapter {
                 id: engine.to_owned(),
             },

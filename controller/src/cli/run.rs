@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use contracts::run::Mode;
+use contracts::run::{Arm, Mode};
 use ulid::Ulid;
 
 use super::secrets::SecretArgs;
@@ -58,12 +58,15 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let asked = workload::asked(&context.config, args.asked)?;
     let secrets = args.secrets.read()?;
     let mut request = asked.request;
-    if !secrets.is_empty() && !request.modes.contains(&Mode::Online) {
+    let online = |arm: &Arm| arm.mode == Mode::Online;
+    if !secrets.is_empty() && !request.arms.iter().any(online) {
         return Err(usage(
             "--header and --api-key-file with --mode offline: `generate` has no HTTP; give --mode online or both",
         ));
     }
-    request.header_names = secrets.headers.keys().cloned().collect();
+    for arm in request.arms.iter_mut().filter(|arm| online(arm)) {
+        arm.header_names = secrets.headers.keys().cloned().collect();
+    }
     if names.is_empty() {
         request.workload.model = local_path(request.workload.model);
         request.workload.tokenizer = request.workload.tokenizer.map(local_path);
@@ -174,7 +177,7 @@ async fn report(
             None => command,
         });
         let curves = show::curve::render(curves, format);
-        let end = show::session::end_text(session_id, compare.as_deref());
+        let end = show::session::end_text(session_id, &runs, compare.as_deref());
         out::print(&format!("{curves}{end}"))?;
         return Ok(());
     }

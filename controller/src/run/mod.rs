@@ -179,9 +179,9 @@ impl Session<'_> {
     fn facts(&self) -> SessionFacts {
         SessionFacts {
             run_order: self.plan.request.order.word().to_owned(),
-            order_seed: 0,
+            order_seed: self.plan.request.order_seed,
             repeat_count: self.plan.request.repeat,
-            max_extend: 0,
+            max_extend: self.plan.request.max_extend,
             extended_count: 0,
             created_unix_ms: self.created_unix_ms,
         }

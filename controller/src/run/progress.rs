@@ -143,7 +143,7 @@ impl Line {
             Load::Closed { concurrency: 1 } => String::new(),
             load => format!(", {}", words::load(load)),
         };
-        self.label = format!("{} {place} {} {mode}{load}", self.agent, run.engine);
+        self.label = format!("{} {place} {} {mode}{load}", self.agent, run.called());
         self.bar
             .set_prefix(format!("{:LABEL_WIDTH$.LABEL_WIDTH$}", self.label));
         self.bar.set_position(0);

@@ -12,6 +12,7 @@ mod delete;
 mod filter;
 mod lines;
 mod merge;
+mod noise_floor;
 mod open;
 mod rows;
 mod runs;
@@ -30,6 +31,7 @@ pub use check::Checked;
 pub use delete::Deleted;
 pub use filter::RunFilter;
 pub use merge::Merged;
+pub use noise_floor::{FloorKey, NewFloor, NoiseFloors, StoredFloor};
 pub use tables::{HostDocument, RowDocument};
 pub use write::{NewSession, Stored};
 

@@ -4,6 +4,7 @@
 
 mod fixtures;
 mod floor;
+mod noise;
 mod opening;
 mod reading;
 mod reports;
