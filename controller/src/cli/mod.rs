@@ -13,6 +13,7 @@ mod db;
 mod doctor;
 mod dry_run;
 mod inputs;
+mod measure;
 mod plan_words;
 mod resume;
 mod run;

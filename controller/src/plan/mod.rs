@@ -1,8 +1,10 @@
 //! What is asked, multiplied out: arms, loads, their order, and the spec of each run. Pure.
 //!
 //! Nothing here knows agents or the database; ids are given out when a run is about to be sent.
-//! How a sweep goes on from what it has measured is [`sweep`]'s.
+//! How a sweep goes on from what it has measured is [`sweep`]'s; what is asked again of a session
+//! that is extended is [`extend`]'s.
 
+pub mod extend;
 mod key;
 mod order;
 pub mod sweep;
@@ -70,6 +72,11 @@ pub struct Before {
 }
 
 impl Request {
+    /// Whether anything goes over HTTP.
+    pub fn online(&self) -> bool {
+        self.arms.iter().any(|arm| arm.mode == Mode::Online)
+    }
+
     /// What an arm is asked to do under a load, with `n_runs` requests where they are counted. An
     /// offline one takes one request at a time, and counts them.
     fn spec(&self, arm: &Arm, load: &Load, n_runs: u32) -> RunSpec {

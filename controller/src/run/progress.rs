@@ -182,6 +182,16 @@ impl Line {
         self.spent += self.began.elapsed();
     }
 
+    /// The host rests before its next run. That counts in what the runs to come are taken to take.
+    pub fn pause(&mut self, pause: Duration) {
+        self.spent += pause;
+        self.measuring = None;
+        self.began = Instant::now();
+        self.bar.set_length(0);
+        self.bar.set_position(0);
+        self.say("cooling down");
+    }
+
     /// Nothing more comes from this agent.
     pub fn close(&self) {
         self.bar.finish_and_clear();

@@ -18,6 +18,7 @@ mod rows;
 mod runs;
 mod samples;
 mod server_reports;
+mod sessions;
 mod tables;
 mod whole;
 mod write;

@@ -177,3 +177,25 @@ fn wrong_arms_are_named() {
         assert!(!stderr(&output).contains("hunter2"));
     }
 }
+
+#[test]
+fn little_may_stand_beside_extend() {
+    let home = Home::new();
+    for flags in [
+        &["--chapter", "1"][..],
+        &["--arm", "x: --chapter 1"],
+        &["--model", "m"],
+        &["--n-runs", "3"],
+        &["--order-seed", "3"],
+        &["--max-extend", "1"],
+        &["--agent", "box"],
+        &["--label", "x"],
+    ] {
+        let output = home.run(&[&["run", "--extend", "01ABC"], flags].concat());
+        refused(&output, 2, &["--extend", flags[0]]);
+    }
+    let output = home.run(&["run", "--extend", "01ABC", "--repeat", "0"]);
+    refused(&output, 2, &["--repeat 0"]);
+    let output = home.run(&["run", "--extend", "01ABC"]);
+    refused(&output, 1, &["no runs yet"]);
+}

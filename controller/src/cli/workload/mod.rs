@@ -8,6 +8,8 @@ mod load;
 mod prompts;
 mod session;
 
+use std::time::Duration;
+
 use clap::Args as ClapArgs;
 use contracts::defaults::{MODEL_UNNAMED, N_RUNS_MAX, RUN_DEADLINE};
 use contracts::generate::SamplingParams;
@@ -40,7 +42,7 @@ pub struct AskedArgs {
     #[command(flatten)]
     limits: LimitArgs,
     #[command(flatten)]
-    pub session: SessionArgs,
+    session: SessionArgs,
 }
 
 /// What a request asks.
@@ -125,6 +127,15 @@ pub fn asked(config: &Config, args: AskedArgs) -> anyhow::Result<Asked> {
         sweep: offered.sweep,
         note,
     })
+}
+
+/// What may be said of a session that is extended: passes, where they are named, and the pause
+/// between runs.
+///
+/// # Errors
+/// Usage errors that name the flag.
+pub fn again(config: &Config, args: &AskedArgs) -> anyhow::Result<(Option<u32>, Duration)> {
+    session::again(config, &args.session)
 }
 
 fn workload(

@@ -16,7 +16,7 @@ use crate::values;
 pub struct SessionArgs {
     /// Passes over the arms [default: 1; with --extend, as many as at first]
     #[arg(long, value_name = "N")]
-    pub repeat: Option<u32>,
+    repeat: Option<u32>,
     /// abba (A B, B A, …) or blocked (A A, B B) [default: abba]
     #[arg(long, value_parser = values::order)]
     order: Option<Order>,
@@ -25,7 +25,7 @@ pub struct SessionArgs {
     order_seed: Option<u64>,
     /// Pause between two runs on a host [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
-    pub cooldown: Option<Duration>,
+    cooldown: Option<Duration>,
     /// How often this session may be extended, 0 to 2: each look at it is then held to a stricter
     /// level [default: 0]
     #[arg(long, value_name = "N")]
@@ -56,11 +56,19 @@ pub fn passes(config: &Config, args: &SessionArgs) -> anyhow::Result<Passes> {
     })
 }
 
-/// The pause between two runs.
+/// What may be said of a session that is extended.
 ///
 /// # Errors
-/// One that is too long.
-pub fn cooldown(config: &Config, flag: Option<Duration>) -> anyhow::Result<Duration> {
+/// As [`passes`].
+pub fn again(config: &Config, args: &SessionArgs) -> anyhow::Result<(Option<u32>, Duration)> {
+    let repeat = args
+        .repeat
+        .map(|n| between("--repeat", n, 1, REPEAT_MAX))
+        .transpose()?;
+    Ok((repeat, cooldown(config, args.cooldown)?))
+}
+
+fn cooldown(config: &Config, flag: Option<Duration>) -> anyhow::Result<Duration> {
     let pause = config.required("cooldown", flag, values::duration)?;
     if pause > COOLDOWN_MAX {
         return Err(usage(format!(
