@@ -15,5 +15,6 @@ mod interrupts;
 mod lab;
 mod loads;
 mod main_job;
+mod refusals;
 mod sessions;
 mod slowdown;
