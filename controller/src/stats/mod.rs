@@ -3,6 +3,7 @@
 pub mod autocorrelation;
 pub mod batch_means;
 pub mod bench;
+pub mod changes;
 pub mod counts;
 pub mod difference;
 pub mod drift;

@@ -4,6 +4,7 @@
 
 mod fixtures;
 mod floor;
+mod history;
 mod opening;
 mod reading;
 mod reports;
