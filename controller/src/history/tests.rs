@@ -1,8 +1,11 @@
 //! Which runs make a series, and what its steps say.
 
+use contracts::run::{RunState, Soundness};
+
 use super::*;
 use crate::columns::Builder;
 use crate::fixtures::{NOON_UNIX_MS, run, with_walls};
+use crate::stats::changes::MAX_VALUES;
 
 const DAY_MS: i64 = 24 * 3_600_000;
 

@@ -105,11 +105,11 @@ fn plain(series: &Series) -> String {
 
 fn step_lines(step: &Step, unit: &str) -> [String; 2] {
     let rule = format!(
-        "  ── {} · {} → {} · p = {:.3} ",
+        "  ── {} · {} → {} · {} ",
         change(step),
         figure(step.before, unit),
         figure(step.after, unit),
-        step.p
+        words::p_value(step.p)
     );
     let dashes = WIDTH.saturating_sub(rule.chars().count());
     [

@@ -16,6 +16,7 @@ pub mod history;
 pub mod run;
 pub mod runs;
 pub mod session;
+mod steadiness;
 pub mod store;
 pub mod sweep;
 pub mod table;

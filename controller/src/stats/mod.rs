@@ -20,6 +20,7 @@ pub mod outliers;
 pub mod permutation;
 pub mod quantile;
 pub mod runs_needed;
+pub mod steadiness;
 mod student;
 pub mod summary;
 pub mod window;
