@@ -21,6 +21,7 @@ use crate::selector::{Head, Selector};
 use cells::{Open, cells, nearest};
 use choose::Ask;
 pub use pair::{Excluded, Group, Pair};
+pub(crate) use rules::contaminated;
 pub use rules::{FOREIGN_CPU_CONTAMINATED, unusable};
 
 /// The runs to be compared.

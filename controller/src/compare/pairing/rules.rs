@@ -66,7 +66,7 @@ pub(super) fn broken(run: &RunRecord) -> Option<Fault> {
 }
 
 /// What disturbed a run: others on the CPU, others on its GPU, a GPU that had to slow down.
-pub(super) fn contaminated(run: &RunRecord) -> Option<String> {
+pub(crate) fn contaminated(run: &RunRecord) -> Option<String> {
     let validity = &run.status.validity;
     let foreign = validity.foreign_cpu_during;
     if let Some(share) = foreign.filter(|share| *share > FOREIGN_CPU_CONTAMINATED) {
