@@ -11,11 +11,17 @@ use crate::compare::reduced::Reduced;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::measured;
 
+/// Wall times of one run that are kept. A larger run is not looked into: that would take longer than all else, and what is looked for is
+/// a run that had not settled, which is a matter of its first requests.
+const WALLS_MAX: usize = 10_000;
+
 /// One run of a side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     /// Its values; none of a run without a successful request.
     pub reduced: Option<Reduced>,
+    /// Wall times in order, for a look inside; empty of a run of more than [`WALLS_MAX`] requests.
+    pub walls: Vec<f64>,
     /// Measured requests that succeeded.
     pub succeeded: u64,
     /// Measured requests that failed.
@@ -69,6 +75,7 @@ impl Input {
     /// Nothing was measured.
     pub const EMPTY: Self = Self {
         reduced: None,
+        walls: Vec::new(),
         succeeded: 0,
         failed: 0,
         timing_sources: Vec::new(),
@@ -88,8 +95,10 @@ impl Input {
             text_hash: request.text_hash,
         });
         let requests = || columns.requests.iter();
+        let walls = requests().filter(|_| columns.requests.len() <= WALLS_MAX);
         Self {
             reduced: Reduced::of_columns(run, columns),
+            walls: walls.map(|request| request.wall_ms).collect(),
             succeeded: columns.requests.len() as u64,
             failed: columns.failed,
             timing_sources: distinct(requests().filter_map(|r| r.timing_source)),
