@@ -120,11 +120,8 @@ async fn store(db: &str, samples: u32) -> anyhow::Result<()> {
         serde_json::from_slice(&line).map_err(|error| error.to_string())
     });
     store.finish_run(&ended, samples, &[]).await?;
-    writeln!(
-        std::io::stdout(),
-        "{:.0}",
-        started.elapsed().as_secs_f64() * 1e3
-    )?;
+    let (ms, cpu_ms) = (started.elapsed().as_millis(), cpu_ms()? - cpu);
+    writeln!(std::io::stdout(), "{ms} {cpu_ms}")?;
     store.close().await;
     Ok(())
 }
@@ -229,6 +226,7 @@ fn record(session_id: &str, position: u32, requests: u32) -> RunRecord {
 fn spec(engine: &str, requests: u32) -> RunSpec {
     RunSpec {
         arm: Arm {
+            name: None,
             engine: EngineRef::Chapter {
                 id: engine.to_owned(),
             },

@@ -7,21 +7,19 @@ use std::num::NonZeroU64;
 use contracts::sample::{Sample, TimingSource, TokenSource};
 
 use crate::columns::Columns;
+use crate::compare::inside;
 use crate::compare::reduced::Reduced;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::measured;
-
-/// Wall times of one run that are kept. A larger run is not looked into: that would take longer than all else, and what is looked for is
-/// a run that had not settled, which is a matter of its first requests.
-const WALLS_MAX: usize = 10_000;
 
 /// One run of a side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     /// Its values; none of a run without a successful request.
     pub reduced: Option<Reduced>,
-    /// Wall times in order, for a look inside; empty of a run of more than [`WALLS_MAX`] requests.
-    pub walls: Vec<f64>,
+    /// Wall times in the order of the requests; empty of a run with more than
+    /// [`inside::MAX_REQUESTS`].
+    pub walls_ms: Vec<f64>,
     /// Measured requests that succeeded.
     pub succeeded: u64,
     /// Measured requests that failed.
@@ -75,7 +73,7 @@ impl Input {
     /// Nothing was measured.
     pub const EMPTY: Self = Self {
         reduced: None,
-        walls: Vec::new(),
+        walls_ms: Vec::new(),
         succeeded: 0,
         failed: 0,
         timing_sources: Vec::new(),
@@ -95,10 +93,13 @@ impl Input {
             text_hash: request.text_hash,
         });
         let requests = || columns.requests.iter();
-        let walls = requests().filter(|_| columns.requests.len() <= WALLS_MAX);
         Self {
             reduced: Reduced::of_columns(run, columns),
-            walls: walls.map(|request| request.wall_ms).collect(),
+            walls_ms: if columns.requests.len() <= inside::MAX_REQUESTS {
+                requests().map(|request| request.wall_ms).collect()
+            } else {
+                Vec::new()
+            },
             succeeded: columns.requests.len() as u64,
             failed: columns.failed,
             timing_sources: distinct(requests().filter_map(|r| r.timing_source)),

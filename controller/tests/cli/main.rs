@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod arms;
 mod home;
 mod loads;
 
@@ -154,7 +155,7 @@ fn a_dry_run_says_what_would_be_run_and_runs_nothing() {
       #b ch01 online cpu
       #c ch02 offline cpu
       #d ch02 online cpu
-    Order     a b c d d c b a (abba)
+    Order     a b c d | d c b a (abba)
     Agents    local
     Workload  dummy:tiny-llm, 1 prompt, at most 40 tokens each (4c23b3810fcb)
     Requests  160 measured, 24 warm-up, on each agent

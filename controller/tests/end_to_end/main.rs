@@ -14,3 +14,4 @@ mod interrupts;
 mod lab;
 mod loads;
 mod main_job;
+mod sessions;

@@ -99,10 +99,12 @@ async fn what_was_said_is_read_of_the_requests_asked_for() {
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;
     let mut stored = samples();
     stored.extend(many(40).split_off(2));
-    let finished = store.finish_run(&ended(run), ok(stored.clone()), &[]);
-    finished.await.unwrap();
-    let spoken = store.spoken("01RUN", &BTreeSet::from([0, 9, 1_000]));
-    let spoken = spoken.await.unwrap();
+    store
+        .finish_run(&ended(run), ok(stored.clone()), &[])
+        .await
+        .unwrap();
+    let wanted = BTreeSet::from([0, 9, 1_000]);
+    let spoken = store.spoken("01RUN", &wanted).await.unwrap();
     assert_eq!(spoken.keys().copied().collect::<Vec<_>>(), [0, 9]);
     let ninth = stored.iter().find(|sample| sample.index == 9).unwrap();
     assert_eq!(spoken[&9].text, ninth.text);

@@ -5,6 +5,7 @@
 mod columns;
 mod fixtures;
 mod floor;
+mod noise;
 mod opening;
 mod reading;
 mod reports;
