@@ -6,12 +6,13 @@ use contracts::host::ChapterFacts;
 use super::{Context, connect, inputs};
 use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
-use crate::compare::{ALPHA, CompareError, Inputs, Known, MARGIN, Options, Vs, compare};
+use crate::compare::{ALPHA, CompareError, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
+use crate::import::{ImportError, Sides, only_files};
 use crate::record::RunRecord;
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::{FloorKey, NoiseFloors, RunFilter, Store};
+use crate::store::{FloorKey, NoiseFloors, Store};
 use crate::{local, out, values};
 
 /// Most sides of one command: each is a step with a table of its own.
@@ -71,19 +72,19 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
     let options = options(&args);
     let sides = sides(&args.sides)?;
-    let store = connect::open_for_reading(context).await?;
-    let filter = RunFilter {
-        selectors: sides.clone(),
-        ..RunFilter::default()
+    let database = if only_files(&sides) {
+        None
+    } else {
+        Some(connect::open_for_reading(context).await?)
     };
-    let runs = store.runs_without_walls(&filter).await?;
+    let sources = Sides::open(database, &sides).await.map_err(unread)?;
     let pairings = options.vs.steps(&sides).into_iter();
     let pairings: Vec<Pairing> = pairings
-        .map(|(base, candidate)| pair(base, candidate, &runs, &options).map_err(refusal))
+        .map(|(base, candidate)| pair(base, candidate, &sources.runs, &options).map_err(refusal))
         .collect::<anyhow::Result<_>>()?;
-    let inputs = inputs::load(&store, &pairings, Inputs::new()).await?;
-    let floors = noise_floors(&store, &pairings).await?;
-    store.close().await;
+    let inputs = inputs::load(&sources, &pairings).await?;
+    let floors = noise_floors(sources.database(), &pairings).await?;
+    sources.close().await;
     let table = local::chapters().unwrap_or_default();
     let known = Known {
         same_tokens: &|id| same_tokens(&table, id),
@@ -128,8 +129,14 @@ fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
     words.iter().map(parse).collect()
 }
 
-/// What equal runs of the sides' engines differ by, where somebody measured it.
-async fn noise_floors(store: &Store, pairings: &[Pairing]) -> anyhow::Result<NoiseFloors> {
+/// What equal runs of the sides' engines differ by, where somebody measured it: files hold none.
+async fn noise_floors(
+    database: Option<&Store>,
+    pairings: &[Pairing],
+) -> anyhow::Result<NoiseFloors> {
+    let Some(store) = database else {
+        return Ok(NoiseFloors::default());
+    };
     let pairs = pairings.iter().flat_map(|pairing| &pairing.pairs);
     let groups = pairs.flat_map(|pair| [&pair.base, &pair.candidate]);
     let mut keys: Vec<FloorKey> = groups
@@ -147,6 +154,14 @@ fn same_tokens(table: &[ChapterFacts], id: &str) -> bool {
         .iter()
         .find(|chapter| chapter.id == id)
         .is_none_or(|chapter| chapter.same_tokens)
+}
+
+/// A file that cannot be read as a side is a wrong word; trouble with the database is not.
+fn unread(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::Store(error) => error.into(),
+        error => usage(error.to_string()),
+    }
 }
 
 /// Selecting nothing is a failure, not a wrong command line: the words were right.

@@ -1,9 +1,8 @@
 //! One cell of a comparison, from the pair of sides that was chosen to the words.
 
-use contracts::run::Soundness;
-
 use crate::compare::cell::{self, Row, Terms};
 use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
+use crate::compare::doubts;
 use crate::compare::inside;
 use crate::compare::judge::{Floor, Rules, Verdict};
 use crate::compare::lint::{self, Allowed, Reason};
@@ -13,7 +12,6 @@ use crate::compare::provenance::provenance;
 use crate::compare::{Input, Inputs, Known, Measured, Options, outputs, workload_words};
 use crate::record::RunRecord;
 use crate::show::compare::verdict;
-use crate::show::validity;
 
 /// Judges one pair.
 pub(super) fn cell(
@@ -57,7 +55,7 @@ pub(super) fn cell(
 
     let mut notes = pair.notes.clone();
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
-        notes.extend(runs.iter().flat_map(|run| doubts(name, run.run)));
+        notes.extend(doubts::doubts(name, runs));
         notes.extend(outputs::unsteady(name, runs));
         notes.extend(inside::warnings(name, runs));
     }
@@ -149,18 +147,6 @@ fn overall(rows: &[Row]) -> Overall {
         *count += 1;
     }
     overall
-}
-
-/// A run's doubts go wherever its figures go.
-fn doubts(side: &str, run: &RunRecord) -> Vec<String> {
-    let mut doubts = Vec::new();
-    if run.status.validity.verdict == Soundness::Degraded {
-        let verdict = validity::verdict(&run.status.validity);
-        doubts.push(format!("the {side}'s run {} is {verdict}", run.run_id));
-    }
-    let warnings = validity::other_warnings(&run.status);
-    doubts.extend(warnings.map(|w| format!("the {side}'s run {}: {}", run.run_id, w.message)));
-    doubts
 }
 
 pub(super) fn load<'a>(group: &'a Group, inputs: &'a Inputs) -> Vec<Measured<'a>> {

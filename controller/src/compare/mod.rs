@@ -10,6 +10,7 @@
 mod assemble;
 pub mod cell;
 mod document;
+mod doubts;
 mod facts;
 pub mod gate;
 pub mod input;

@@ -53,7 +53,7 @@ fn line(row: &Row, cell: &Cell, comparable: bool, notes: &mut Footnotes) -> Vec<
         Some(verdict) => verdict::words(verdict, cell.rules.margin),
         None => "exploratory".to_owned(),
     };
-    // What the footnotes say at length, the table says in two words.
+    // The line under the table says why; a row of the table need not.
     let words = match &row.verdict {
         Some(Verdict::None { .. }) if !cell.withheld.is_empty() => "no verdict".to_owned(),
         _ => words,

@@ -60,9 +60,6 @@ fn of_row(row: &Row, cell: &Cell) -> Vec<String> {
             "the interval excludes 1 and only Holm's correction for {} primary metrics stands against a verdict",
             cell.overall.primary
         )),
-        Some(Verdict::None { .. }) if !cell.withheld.is_empty() => {
-            notes.push(format!("withheld: {}", cell.withheld.join("; ")));
-        }
         _ => {}
     }
     if let Some(pair) = &row.within_pair {
@@ -174,7 +171,10 @@ fn first_difference(at: &FirstDifference) -> Vec<String> {
 
 /// In one line what JSON has in full.
 fn provenance(of: &Provenance, cell: &Cell) -> String {
-    let known = |text: Option<&str>| short(text.unwrap_or("not known"));
+    let known = |text: Option<&str>| {
+        let text = text.filter(|text| !text.is_empty());
+        short(text.unwrap_or("not known"))
+    };
     let method = cell
         .rows
         .iter()
