@@ -3,20 +3,19 @@
 use clap::Args as ClapArgs;
 use contracts::host::ChapterFacts;
 
-use super::{Context, connect, inputs};
+use super::{Context, inputs};
 use crate::compare::pairing::pair;
-use crate::compare::{CompareError, Inputs, Known, Options, compare};
+use crate::compare::{CompareError, Known, Options, compare};
 use crate::exit::{Exit, Refusal, usage};
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::RunFilter;
 use crate::{local, out};
 
 /// Flags of `compare`.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// What is compared with: ch01, engine:NAME, label:NAME, run:ID or session:ID, each with
-    /// :offline or :online, @AGENT, %BUILD, #ARM
+    /// What is compared with: ch01, engine:NAME, label:NAME, run:ID, session:ID or file:PATH, each
+    /// with :offline or :online, @AGENT, %BUILD, #ARM
     #[arg(value_name = "BASE")]
     base: String,
     /// What is judged
@@ -36,16 +35,11 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let base = Selector::parse(&args.base).map_err(|error| usage(error.to_string()))?;
     let candidate = Selector::parse(&args.candidate).map_err(|error| usage(error.to_string()))?;
     let options = Options::default();
-    let store = connect::open_for_reading(context).await?;
-    let filter = RunFilter {
-        selectors: vec![base.clone(), candidate.clone()],
-        ..RunFilter::default()
-    };
-    let runs = store.runs_without_walls(&filter).await?;
-    let pairing = pair(&base, &candidate, &runs, &options).map_err(refusal)?;
+    let sides = inputs::sides(context, &[base.clone(), candidate.clone()]).await?;
+    let pairing = pair(&base, &candidate, &sides.runs, &options).map_err(refusal)?;
     let pairings = [pairing];
-    let inputs = inputs::load(&store, &pairings, Inputs::new()).await?;
-    store.close().await;
+    let inputs = inputs::load(&sides, &pairings).await?;
+    sides.close().await;
     let table = local::chapters().unwrap_or_default();
     let known = Known {
         same_tokens: &|id| same_tokens(&table, id),

@@ -15,7 +15,8 @@ pub struct Sides {
     database: Option<Store>,
     /// By the path as the selector has it.
     files: BTreeMap<String, Source>,
-    /// All runs: the database's, then each file's; each part oldest first.
+    /// The runs that a selector may mean: the database's, then each file's; each part oldest first,
+    /// without the wall time of each request in their averages.
     pub runs: Vec<RunRecord>,
 }
 
@@ -40,7 +41,11 @@ impl Sides {
             runs: Vec::new(),
         };
         if let Some(store) = &sides.database {
-            sides.runs = store.runs(&RunFilter::default()).await?;
+            let filter = RunFilter {
+                selectors: selectors.to_vec(),
+                ..RunFilter::default()
+            };
+            sides.runs = store.runs_without_walls(&filter).await?;
         }
         for selector in selectors {
             let Head::File(path) = &selector.head else {
@@ -50,7 +55,8 @@ impl Sides {
                 continue;
             }
             let source = Source::open(Path::new(path)).await?;
-            let mut runs = source.store.runs(&RunFilter::default()).await?;
+            let all = RunFilter::default();
+            let mut runs = source.store.runs_without_walls(&all).await?;
             for run in &mut runs {
                 run.file = Some(path.clone());
             }
@@ -66,6 +72,12 @@ impl Sides {
             Some(path) => self.files.get(path).map(|source| &source.store),
             None => self.database.as_ref(),
         }
+    }
+
+    /// The database, if there is one, and the files: each may know noise floors of its hosts.
+    pub fn stores(&self) -> impl Iterator<Item = &Store> {
+        let files = self.files.values().map(|source| &source.store);
+        self.database.iter().chain(files)
     }
 
     /// Closes all, and takes copies away.
