@@ -162,6 +162,60 @@ fn what_is_exported_and_imported_is_exported_alike() {
 }
 
 #[test]
+fn files_are_sides_of_a_comparison_as_the_database_is() {
+    let home = filled();
+    let path = home.path().join("a.json");
+    done(&home, &["runs", "export", "run:01A", "--output", "a.json"]);
+    done(&home, &["db", "backup", "b.db"]);
+    let compare = |base: &str, candidate: &str, db: &str| {
+        let args = ["compare", base, candidate, "--format", "json", "--db", db];
+        let output = home
+            .command(&args)
+            .current_dir(home.path())
+            .output()
+            .unwrap();
+        let text = stdout(&output);
+        (output.status.code(), text, stderr(&output))
+    };
+    let db = ".local/share/chapterbench/bench.db";
+    let (code, of_database, _) = compare("run:01A", "run:01A", db);
+    assert!(of_database.contains("\"cells\""), "{of_database}");
+    for sides in [
+        ("run:01A", "file:a.json"),
+        ("file:a.json:online", "file:b.db#b%0.1.0"),
+        ("file:a.json", "file:a.json"),
+    ] {
+        // Files alone need no database.
+        let db = if sides.0.starts_with("file") {
+            "none.db"
+        } else {
+            db
+        };
+        let (of_files, text, error) = compare(sides.0, sides.1, db);
+        assert_eq!(of_files, code, "{error}");
+        assert!(text.contains("\"cells\""), "{text}");
+    }
+    assert!(!home.path().join("none.db").exists());
+    for (word, expected) in [
+        ("file:none.json", "none.json cannot be read"),
+        (
+            "file:a.json:offline",
+            "no run matches `file:a.json:offline`",
+        ),
+        ("file:a.json#x", "no run matches `file:a.json#x`"),
+    ] {
+        let (code, _, error) = compare("file:a.json", word, db);
+        assert!(code == Some(1) && error.contains(expected), "{error}");
+    }
+    std::fs::write(&path, "{\"schema\": 1, \"runs\": [7]}").unwrap();
+    let (code, _, error) = compare("run:01A", "file:a.json", db);
+    assert!(
+        code == Some(1) && error.contains("a.json is not an export"),
+        "{error}"
+    );
+}
+
+#[test]
 fn an_import_that_cannot_be_is_one_line_and_changes_nothing() {
     let home = filled();
     done(&home, &["runs", "export", "--output", "a.json"]);
