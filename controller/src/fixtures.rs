@@ -9,6 +9,7 @@ use contracts::run::{
 };
 use contracts::sample::{ErrorClass, Sample, SampleError, TimingSource, TokenSource};
 
+use crate::compare::{Input, Measured};
 use crate::record::{RunRecord, RunWithSamples, SessionFacts};
 use crate::stats::bench::bench_stats;
 use crate::stats::gaps::GapCounts;
@@ -214,6 +215,14 @@ pub fn with_timing(run: RunRecord, walls_ms: &[f64], source: TimingSource) -> Ru
         sample.timing_source = Some(source);
     }
     finish(run.run, run.samples)
+}
+
+/// A run as a comparison takes it. Its input lives as long as the test's process.
+pub fn in_comparison(run: &RunWithSamples) -> Measured<'_> {
+    Measured {
+        run: &run.run,
+        input: Box::leak(Box::new(Input::of_samples(run))),
+    }
 }
 
 /// The run with these samples and the figures that they come to.

@@ -4,12 +4,14 @@
 //! leads it through the agents of [`fleet`] (or the built-in one of [`local`]) into the [`store`].
 
 pub mod cli;
+pub mod columns;
 pub mod compare;
 pub mod config;
 pub mod event_times;
 pub mod exit;
 pub mod export;
 pub mod fleet;
+pub mod import;
 pub mod light;
 #[cfg(feature = "local")]
 pub mod local;
@@ -25,6 +27,7 @@ pub mod selector;
 pub mod show;
 pub mod stats;
 pub mod store;
+pub mod suite;
 pub mod values;
 pub mod words;
 

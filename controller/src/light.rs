@@ -3,14 +3,14 @@
 
 use contracts::sample::Sample;
 
-use crate::event_times;
+use crate::event_times::Decoder;
 use crate::stats::gaps::GapCounts;
 
 /// The blob of a request's event times, with the name of its encoding.
 pub type Blob = (String, Vec<u8>);
 
 /// What figures are computed from.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Light {
     /// The requests, in the order in which they came.
     pub samples: Vec<Sample>,
@@ -18,6 +18,7 @@ pub struct Light {
     pub gaps: GapCounts,
     /// Requests whose event times this build cannot read: their gaps are not among the counted.
     pub unread: u64,
+    decoder: Decoder,
 }
 
 impl Light {
@@ -40,8 +41,8 @@ impl Light {
             && sample.error.is_none()
             && let Some((encoding, blob)) = event_times
         {
-            match event_times::decode(encoding, blob) {
-                Ok(instants) => self.gaps.push(&instants),
+            match self.decoder.decode(encoding, blob) {
+                Ok(instants) => self.gaps.push(instants),
                 Err(_) => self.unread += 1,
             }
         }

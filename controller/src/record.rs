@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use contracts::doctor::ServerReport;
-use contracts::{run::RunStatus, sample::Sample, stats::BenchStats};
+use contracts::run::{Load, Mode, RunState, RunStatus, Soundness};
+use contracts::sample::Sample;
+use contracts::stats::BenchStats;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::gaps::GapCounts;
@@ -64,6 +66,60 @@ impl RunRecord {
     pub fn called(&self) -> &str {
         let name = self.status.spec.arm.name.as_deref();
         name.unwrap_or(&self.engine)
+    }
+}
+
+/// What a list says of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunLine {
+    /// ULID.
+    pub run_id: String,
+    /// When the controller made it.
+    pub created_unix_ms: i64,
+    /// The agent's name in the controller's list.
+    pub agent_name: String,
+    /// `ch01`, or the name of an engine.
+    pub engine: String,
+    /// How it was driven.
+    pub mode: Mode,
+    /// The model as it was asked for.
+    pub model: String,
+    /// How requests came.
+    pub load: Load,
+    /// Where it stands.
+    pub state: RunState,
+    /// Completed requests per second; this and the next two are none where nothing was measured.
+    pub req_per_s: Option<f64>,
+    /// Output tokens per second.
+    pub tok_per_s: Option<f64>,
+    /// Mean wall time.
+    pub wall_ms: Option<f64>,
+    /// Whether it can be believed.
+    pub verdict: Soundness,
+    /// `--label`.
+    pub label: Option<String>,
+}
+
+impl RunLine {
+    /// Of a run that is at hand.
+    pub fn of(run: &RunRecord) -> Self {
+        let spec = &run.status.spec;
+        let stats = run.stats.as_ref();
+        Self {
+            run_id: run.run_id.clone(),
+            created_unix_ms: run.created_unix_ms,
+            agent_name: run.agent_name.clone(),
+            engine: run.engine.clone(),
+            mode: spec.arm.mode,
+            model: spec.workload.model.clone(),
+            load: spec.workload.load.clone(),
+            state: run.status.state,
+            req_per_s: stats.map(|stats| stats.req_per_s),
+            tok_per_s: stats.map(|stats| stats.tok_per_s),
+            wall_ms: stats.map(|stats| stats.wall_ms),
+            verdict: run.status.validity.verdict,
+            label: run.label.clone(),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Words that select runs: `ch01`, `engine:vllm:online`, `run:01J…`, `label:nightly@box%3fa1c2#a`.
+//! Words that select runs: `ch01`, `engine:vllm:online`, `run:01J…`, `label:nightly@box%3fa1c2#a`,
+//! `file:lab.json:offline`.
 //!
 //! A selector is a head (what) and suffixes (which of those), in any order, each at most once:
 //! `:offline` or `:online`, `@agent`, `%BUILD`, `#arm`. Which of the selected runs are used is
@@ -8,6 +9,9 @@
 //! `%`, a `#`, or at `:offline` or `:online` before another suffix or the end. Its other colons are its
 //! own. `/v1` and slashes at its end change nothing. A URL that itself has one of the marks is
 //! selected by its run, session or label.
+//!
+//! The path of `file:` ends in the same way; a file whose name has one of the marks is given another
+//! name first. `file:` selects from that file, every other head from the database.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +21,7 @@ use contracts::run::{EngineRef, Mode};
 use crate::record::RunRecord;
 
 /// All that a selector may be, for messages.
-const ALLOWED: &str = "ch01, engine:NAME, url:URL, label:NAME, run:ID or session:ID (any unique prefix), \
+const ALLOWED: &str = "ch01, engine:NAME, url:URL, label:NAME, file:PATH, run:ID or session:ID (any unique prefix), \
                        each with :offline or :online, @AGENT, %BUILD, #ARM";
 
 /// What a selector says.
@@ -50,6 +54,8 @@ pub enum Head {
     Run(String),
     /// Start of a session's id.
     Session(String),
+    /// An export, or another database, by its path.
+    File(String),
 }
 
 /// Why a word is no selector, or selects nothing that can be used.
@@ -77,14 +83,6 @@ pub enum SelectorError {
         /// The word given.
         word: String,
     },
-    /// A head that a later version has.
-    #[error("`{word}`: selecting by `{head}` is not possible yet; allowed: {ALLOWED}")]
-    NotYet {
-        /// `file:`.
-        head: &'static str,
-        /// The word given.
-        word: String,
-    },
     /// No run matches.
     #[error("no run matches `{word}`; `controller runs` lists what there is")]
     Nothing {
@@ -107,13 +105,6 @@ const AMBIGUOUS_SHOWN: usize = 5;
 impl Selector {
     /// Reads a selector. Chapters may be written `ch01`, `ch1`, `01` or `1`.
     pub fn parse(word: &str) -> Result<Self, SelectorError> {
-        let head = "file:";
-        if word.starts_with(head) {
-            return Err(SelectorError::NotYet {
-                head,
-                word: word.to_owned(),
-            });
-        }
         let (head, suffixes) = read_head(word)?;
         let mut selector = Self {
             head,
@@ -176,8 +167,11 @@ impl Selector {
             Head::Label(label) => run.label.as_ref() == Some(label),
             Head::Run(prefix) => starts_with_id(&run.run_id, prefix),
             Head::Session(prefix) => starts_with_id(&run.session_id, prefix),
+            Head::File(path) => run.file.as_ref() == Some(path),
         };
-        head && self.mode.is_none_or(|mode| mode == spec.arm.mode)
+        let from_file = matches!(self.head, Head::File(_));
+        head && from_file == run.file.is_some()
+            && self.mode.is_none_or(|mode| mode == spec.arm.mode)
             && self.agent.as_ref().is_none_or(|a| *a == run.agent_name)
             && self.arm.as_ref().is_none_or(|arm| *arm == run.arm_letter)
             && self.build.as_ref().is_none_or(|b| build_matches(run, b))
@@ -233,6 +227,7 @@ impl fmt::Display for Selector {
             Head::Label(label) => write!(f, "label:{label}")?,
             Head::Run(id) => write!(f, "run:{id}")?,
             Head::Session(id) => write!(f, "session:{id}")?,
+            Head::File(path) => write!(f, "file:{path}")?,
         }
         match self.mode {
             Some(Mode::Offline) => write!(f, ":offline")?,
@@ -267,12 +262,19 @@ fn read_head(word: &str) -> Result<(Head, &str), SelectorError> {
         ("session:", Head::Session),
     ];
     if let Some(rest) = word.strip_prefix("url:") {
-        let (url, suffixes) = rest.split_at(url_end(rest));
+        let (url, suffixes) = rest.split_at(name_end(rest));
         let named = url.split_once("://").filter(|(scheme, host)| {
             matches!(*scheme, "http" | "https") && !host.trim_matches('/').is_empty()
         });
         named.ok_or_else(unknown)?;
         return Ok((Head::Url(bare_url(url).to_owned()), suffixes));
+    }
+    if let Some(rest) = word.strip_prefix("file:") {
+        let (path, suffixes) = rest.split_at(name_end(rest));
+        if path.is_empty() {
+            return Err(unknown());
+        }
+        return Ok((Head::File(path.to_owned()), suffixes));
     }
     for (kind, make) in kinds {
         if let Some(rest) = word.strip_prefix(kind) {
@@ -288,8 +290,8 @@ fn read_head(word: &str) -> Result<(Head, &str), SelectorError> {
     Ok((Head::Chapter(id), suffixes))
 }
 
-/// Where the URL ends that `rest` begins with.
-fn url_end(rest: &str) -> usize {
+/// Where the URL or path ends that `rest` begins with.
+fn name_end(rest: &str) -> usize {
     let ends = |(at, mark): &(usize, char)| {
         let after = rest.get(at + mark.len_utf8()..).unwrap_or_default();
         let mode = after.split(is_mark).next().unwrap_or_default();
@@ -307,7 +309,7 @@ fn bare_url(url: &str) -> &str {
 
 /// `ch01` for `ch01`, `ch1`, `01` and `1`; `fake` for the tests' chapter. Whether a chapter of
 /// that number exists shows when no run has it.
-fn chapter_id(name: &str) -> Option<String> {
+pub(crate) fn chapter_id(name: &str) -> Option<String> {
     if name == "fake" {
         return Some(name.to_owned());
     }

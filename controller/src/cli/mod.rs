@@ -9,8 +9,10 @@ mod chapters;
 mod compare;
 mod config;
 mod connect;
+mod db;
 mod doctor;
 mod dry_run;
+mod inputs;
 mod measure;
 mod plan_words;
 mod resume;
@@ -50,8 +52,10 @@ enum Command {
     Run(Box<run::Args>),
     /// Compare two sides of what is stored
     Compare(compare::Args),
-    /// List, show or export what is stored
-    Runs(runs::Args),
+    /// List, show, export, import or delete what is stored
+    Runs(Box<runs::Args>),
+    /// The database as a file: check it, copy it
+    Db(db::Args),
     /// The list of agents: add, list, check, remove
     Agents(agents::Args),
     /// The chapters that can be run
@@ -122,7 +126,8 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Run(args) => run::run(&context, *args).await,
         Command::Compare(args) => compare::run(&context, args).await,
-        Command::Runs(args) => runs::run(&context, args).await,
+        Command::Runs(args) => runs::run(&context, *args).await,
+        Command::Db(args) => db::run(&context, args).await,
         Command::Agents(args) => agents::run(&context, args).await,
         Command::Chapters(args) => chapters::run(&context, args).await,
         Command::Calibrate(args) => calibrate::run(&context, args).await,
@@ -192,3 +197,6 @@ fn told(error: &clap::Error) -> String {
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -2,14 +2,17 @@
 
 use contracts::generate::SamplingParams;
 use contracts::run::{AllowFailures, Device, RunSpec, Workload};
+use contracts::sample::TokenSource;
 use serde::Serialize;
 
 use crate::compare::{Measured, work};
-use crate::show::words;
-use crate::stats::bench::measured;
+use crate::show::{validity, words};
 
 /// Hex digits of a hash that are shown: enough to see that two differ.
 const HASH_SHOWN: usize = 12;
+
+/// The tokenizer that counted a run's tokens, where ours did.
+pub const COUNTED_BY: &str = "counted by tokenizer";
 
 /// Which part of a run a fact belongs to, and so what a difference in it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -77,11 +80,11 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
     let provenance = record.status.provenance.as_ref();
     let model = provenance.and_then(|p| p.model.as_ref());
     let host = format!("{} ({})", record.hostname, short(&record.host_fingerprint));
-    let timing = one_of(run.samples.iter().filter_map(|s| s.timing_source.as_ref()));
-    let tokens = one_of(measured(run.samples).filter_map(|s| s.token_source.as_ref()));
+    let timing = one_of(run.input.timing_sources.iter());
+    let tokens = one_of(run.input.token_sources.iter());
     let counting = record.server_report.as_ref();
     let counting = counting.map(|stored| words::snake(&stored.report.counting));
-    let prompt_ids = measured(run.samples).find_map(|s| s.input_ids_sha256.as_deref());
+    let prompt_ids = run.input.input_ids_sha256.as_deref();
     vec![
         fact(Part::Host, "host", Some(host)),
         fact(Part::Model, "model sha256", model.map(|m| short(&m.sha256))),
@@ -108,10 +111,16 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
             // What its server allows; without a report, what was done.
             counting.or(tokens),
         ),
+        fact(Part::Measuring, COUNTED_BY, counted_by(run)),
         fact(
             Part::Measuring,
             "prompt token ids sha256",
             prompt_ids.map(short),
+        ),
+        fact(
+            Part::Measuring,
+            "validity",
+            Some(validity::word(record.status.validity.verdict).to_owned()),
         ),
         fact(
             Part::Measuring,
@@ -124,6 +133,18 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
             Some(record.controller_build.clone()),
         ),
     ]
+}
+
+/// Known only of a run whose tokens our tokenizer counted.
+fn counted_by(run: &Measured<'_>) -> Option<String> {
+    let by_ours = run.input.token_sources.contains(&TokenSource::Tokenizer);
+    let provenance = run.run.status.provenance.as_ref()?;
+    let of_model = provenance
+        .model
+        .as_ref()
+        .map(|model| &model.tokenizer_sha256);
+    let hash = provenance.tokenizer_sha256.as_ref().or(of_model);
+    hash.filter(|_| by_ours).map(|hash| short(hash))
 }
 
 fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {

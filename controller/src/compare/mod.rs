@@ -1,38 +1,44 @@
-//! Two sides of stored runs, cell by cell: figures, ratios, differences, and what forbids them.
+//! Sides of stored runs, cell by cell: figures, ratios, verdicts, differences, and what forbids them.
 //!
-//! 1. [`pairing::pair`] chooses from all runs which ones stand against each other;
-//! 2. the caller loads their samples;
-//! 3. [`compare`] turns them into a [`Comparison`], which [`crate::show::compare`] puts into words.
+//! 1. [`Vs::steps`] says which side stands against which;
+//! 2. [`pairing::pair`] chooses from all runs, for each step, which ones are used;
+//! 3. the caller loads what was measured in them, and the answers that [`differing`] names;
+//! 4. [`compare`] turns them into a [`Comparison`], which [`crate::show::compare`] puts into words.
 //!
-//! A pair of runs has no statistics: requests inside one run are not independent, so there is
-//! no verdict from one run a side. All is pure: no I/O, no clock.
+//! The run is the unit: requests inside one are not independent. All is pure: no I/O, no clock.
 
+mod assemble;
 pub mod cell;
+mod document;
+mod doubts;
 mod facts;
+pub mod gate;
+pub mod input;
+mod inside;
 pub mod judge;
 pub mod lint;
 pub mod outputs;
+pub mod overhead;
 pub mod pairing;
-mod reduced;
+pub mod product;
+pub mod provenance;
+pub mod reduced;
 pub mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use contracts::run::{Mode, Soundness};
-use contracts::sample::Sample;
 use serde::Serialize;
 
-use crate::compare::cell::{Overhead, Row};
+pub use crate::compare::document::{
+    Cell, CellKind, Comparison, NoiseFloor, Overall, Side, Step, UnknownMetric,
+};
 pub use crate::compare::facts::workload_facts;
-use crate::compare::lint::{Difference, Reason};
-use crate::compare::outputs::Outputs;
-use crate::compare::pairing::{Group, Pair, Pairing};
+pub use crate::compare::input::Input;
+use crate::compare::judge::Floor;
+use crate::compare::pairing::Pairing;
 pub use crate::compare::work::workload_words;
-use crate::record::{RunRecord, RunWithSamples};
+use crate::record::RunRecord;
 use crate::selector::SelectorError;
-use crate::show::validity;
-use crate::stats::bench::measured;
-use crate::stats::gaps::GapCounts;
 
 /// Why there is nothing to compare at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,268 +56,130 @@ pub enum CompareError {
     },
 }
 
-/// All that is printed, and the JSON of it.
+/// How sides are compared, as the flags say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
-    /// Version of this document.
-    pub schema: u32,
-    /// Selector of the base.
-    pub base: String,
-    /// Selector of the candidate.
-    pub candidate: String,
-    /// At least one, the newest first.
-    pub cells: Vec<Cell>,
-    /// What was left out, one line each.
-    pub notes: Vec<String>,
+pub struct Options {
+    /// Chance of a false alarm in a family of primary metrics, over all looks together.
+    pub alpha: f64,
+    /// Ratios from 1/(1+margin) to 1+margin are practically equal.
+    pub margin: f64,
+    /// Whether contaminated runs are used: numbers, and no verdict where that changes anything.
+    pub all: bool,
+    /// Whether sides of different hosts get numbers, and no verdict.
+    pub allow_different_hosts: bool,
+    /// Against what each of more than two sides stands.
+    pub vs: Vs,
 }
 
-impl Comparison {
-    /// Whether every cell is comparable; if not, the exit code is 11.
-    pub fn comparable(&self) -> bool {
-        self.cells.iter().all(|cell| cell.reasons.is_empty())
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            alpha: ALPHA,
+            margin: MARGIN,
+            all: false,
+            allow_different_hosts: false,
+            vs: Vs::First,
+        }
     }
 }
 
-/// One workload on one host: both sides, and what came of it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Cell {
-    /// What the ratio says: one engine against another, or the layer between two modes.
-    pub kind: CellKind,
-    /// Key of the workload; that of the base if they differ.
-    pub workload_key: String,
-    /// The workload in words; that of the base if they differ.
-    pub workload: String,
-    /// For people.
-    pub hostname: String,
-    /// Fingerprint of the host.
-    pub host_fingerprint: String,
-    /// What is compared with.
-    pub base: Side,
-    /// What is judged.
-    pub candidate: Side,
-    /// All that differs between the sides, by name.
-    pub differences: Vec<Difference>,
-    /// Figures, ratios and differences.
-    pub rows: Vec<Row>,
-    /// Online − offline, where that is what is compared.
-    pub overhead: Option<Overhead>,
-    /// How the answers agree.
-    pub outputs: Outputs,
-    /// Why the cell is not comparable; empty if it is.
-    pub reasons: Vec<Reason>,
-    /// What the evidence says, in a few words.
-    pub word: String,
-    /// Footnotes of this cell.
-    pub notes: Vec<String>,
-}
-
-/// What a cell compares.
+/// Against what each of more than two sides stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CellKind {
-    /// Two engines, builds or arms.
-    Engines,
-    /// One engine, offline and online: the cost of the network and server layer.
-    NetworkLayer,
+pub enum Vs {
+    /// Each against the first.
+    First,
+    /// Each against the one before it.
+    Previous,
 }
 
-/// One side of a cell.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Side {
-    /// `ch01`, or an engine's name.
-    pub engine: String,
-    /// How it was driven.
-    pub mode: Mode,
-    /// Name of the agent.
-    pub agent: String,
-    /// Build of the engine, if it is known.
-    pub build: Option<String>,
-    /// Session of its runs.
-    pub session_id: String,
-    /// Arm in that session.
-    pub arm: String,
-    /// Its runs, oldest first.
-    pub run_ids: Vec<String>,
-    /// Measured requests that succeeded, over all its runs.
-    pub requests: u32,
-    /// Measured requests that failed.
-    pub failed_requests: u32,
-    /// When its newest run was made, for people.
-    pub created_unix_ms: i64,
+impl Vs {
+    /// (base, candidate) of each step; empty for fewer than two sides.
+    pub fn steps<T>(self, sides: &[T]) -> Vec<(&T, &T)> {
+        match (self, sides.split_first()) {
+            (_, None) => Vec::new(),
+            (Self::First, Some((first, rest))) => rest.iter().map(|side| (first, side)).collect(),
+            (Self::Previous, Some((_, rest))) => sides.iter().zip(rest).collect(),
+        }
+    }
 }
 
-/// A run of a side with its samples, borrowed.
+/// `--alpha` by default.
+pub const ALPHA: f64 = 0.05;
+/// `--margin` by default: what most changes of an engine are looked at for.
+pub const MARGIN: f64 = 0.05;
+
+/// What is known beyond the runs.
+pub struct Known<'k> {
+    /// Whether a chapter, by its id, promises the baseline's greedy tokens.
+    pub same_tokens: &'k dyn Fn(&str) -> bool,
+    /// How much equal runs of this run's engine, mode and workload differ on its host, by a
+    /// metric's name; none if nobody measured it.
+    pub floor: &'k dyn Fn(&RunRecord, &str) -> Option<Floor>,
+    /// What time it is, for people: how old a noise floor is.
+    pub now_unix_ms: i64,
+}
+
+/// A run of a side with what was measured in it, borrowed.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured<'a> {
     /// The run.
     pub run: &'a RunRecord,
-    /// Its samples.
-    pub samples: &'a [Sample],
-    /// Gaps between its answers' events.
-    pub gaps: &'a GapCounts,
+    /// What was measured.
+    pub input: &'a Input,
 }
 
-/// The runs of a comparison by id, with texts and token ids where answers are to be compared.
-pub type Runs = BTreeMap<String, RunWithSamples>;
+/// What was measured in the runs of a comparison, by id.
+pub type Inputs = BTreeMap<String, Input>;
 
-/// Compares the pairs that were chosen. `samples` holds each run of [`Pairing::run_ids`]; `same_tokens` says of a chapter's id whether it promises the baseline's
-/// greedy tokens.
+/// The requests whose answers have to be read before [`compare`], by run
+/// ([`outputs::differing`]).
+pub fn differing<'a>(
+    pairings: &'a [Pairing],
+    inputs: &'a Inputs,
+) -> BTreeMap<&'a str, BTreeSet<u32>> {
+    let mut wanted = BTreeMap::<&str, BTreeSet<u32>>::new();
+    for pair in pairings.iter().flat_map(|pairing| &pairing.pairs) {
+        let [base, candidate] = [&pair.base, &pair.candidate].map(|g| assemble::load(g, inputs));
+        for (run_id, indices) in outputs::differing(&base, &candidate) {
+            wanted.entry(run_id).or_default().extend(indices);
+        }
+    }
+    wanted
+}
+
+/// Compares the pairs that were chosen, a step for each pairing. `inputs` holds each run of
+/// [`Pairing::run_ids`].
 pub fn compare(
-    pairing: &Pairing,
-    samples: &Runs,
-    same_tokens: &dyn Fn(&str) -> bool,
+    pairings: &[Pairing],
+    inputs: &Inputs,
+    known: &Known<'_>,
+    options: &Options,
 ) -> Comparison {
-    let cells = pairing
-        .pairs
-        .iter()
-        .map(|pair| compare_pair(pairing.across_modes, pair, samples, same_tokens))
-        .collect();
+    let step = |pairing: &Pairing| {
+        let cell = |pair| assemble::cell(pairing.across_modes, pair, inputs, known, options);
+        Step {
+            base: pairing.base.to_string(),
+            candidate: pairing.candidate.to_string(),
+            cells: pairing.pairs.iter().map(cell).collect(),
+            notes: pairing.notes.clone(),
+        }
+    };
+    let steps: Vec<Step> = pairings.iter().map(step).collect();
+    let product = match options.vs {
+        Vs::Previous => product::products(&steps),
+        Vs::First => Vec::new(),
+    };
     Comparison {
         schema: contracts::SCHEMA,
-        base: pairing.base.to_string(),
-        candidate: pairing.candidate.to_string(),
-        cells,
-        notes: pairing.notes.clone(),
+        compared_unix_ms: known.now_unix_ms,
+        rules: options.clone(),
+        steps,
+        product,
     }
 }
 
-fn compare_pair(
-    across_modes: bool,
-    pair: &Pair,
-    samples: &Runs,
-    same_tokens: &dyn Fn(&str) -> bool,
-) -> Cell {
-    let base = load(&pair.base, samples);
-    let candidate = load(&pair.candidate, samples);
-    let (base_run, candidate_run) = (&pair.base.newest, &pair.candidate.newest);
-    let differences = lint::differences(
-        &with_samples(base_run, samples),
-        &with_samples(candidate_run, samples),
-    );
-    let outputs = outputs::judge(&base, &candidate);
-
-    let mut reasons = pair.reasons.clone();
-    reasons.extend(lint::reasons(
-        base_run,
-        candidate_run,
-        across_modes,
-        &differences,
-    ));
-    for (name, runs) in [("base", &base), ("candidate", &candidate)] {
-        reasons.extend(runs.iter().flat_map(|run| lint::faults(name, run)));
-        reasons.extend(
-            runs.iter()
-                .flat_map(|run| lint::client_bound(name, run.run)),
-        );
-    }
-    if outputs.parted > 0 && lint::must_agree(base_run, candidate_run, same_tokens) {
-        reasons.push(Reason::outputs_differ(&outputs, base_run, candidate_run));
-    }
-
-    let mut notes = pair.notes.clone();
-    for (name, runs) in [("base", &base), ("candidate", &candidate)] {
-        notes.extend(runs.iter().flat_map(|run| doubts(name, run.run)));
-    }
-
-    let kind = kind(base_run, candidate_run);
-    let comparable = reasons.is_empty();
-    let layer = comparable && kind == CellKind::NetworkLayer;
-    Cell {
-        kind,
-        workload_key: base_run.workload_key.clone(),
-        workload: workload_words(&base_run.status.spec.workload),
-        hostname: base_run.hostname.clone(),
-        host_fingerprint: base_run.host_fingerprint.clone(),
-        base: side(&pair.base, &base),
-        candidate: side(&pair.candidate, &candidate),
-        differences,
-        rows: cell::rows(&base, &candidate, comparable),
-        overhead: layer.then(|| cell::overhead(&base, &candidate)),
-        outputs,
-        word: word(&reasons, base.len(), candidate.len()),
-        reasons,
-        notes,
-    }
-}
-
-/// A run's doubts go wherever its figures go.
-fn doubts(side: &str, run: &RunRecord) -> Vec<String> {
-    let mut doubts = Vec::new();
-    if run.status.validity.verdict == Soundness::Degraded {
-        let verdict = validity::verdict(&run.status.validity);
-        doubts.push(format!("the {side}'s run {} is {verdict}", run.run_id));
-    }
-    let warnings = validity::other_warnings(&run.status);
-    doubts.extend(warnings.map(|w| format!("the {side}'s run {}: {}", run.run_id, w.message)));
-    doubts
-}
-
-fn load<'a>(group: &'a Group, samples: &'a Runs) -> Vec<Measured<'a>> {
-    group.runs().map(|run| with_samples(run, samples)).collect()
-}
-
-fn with_samples<'a>(run: &'a RunRecord, samples: &'a Runs) -> Measured<'a> {
-    static NO_GAPS: GapCounts = GapCounts::EMPTY;
-    match samples.get(&run.run_id) {
-        Some(loaded) => Measured {
-            run,
-            samples: &loaded.samples,
-            gaps: &loaded.gaps,
-        },
-        None => Measured {
-            run,
-            samples: &[],
-            gaps: &NO_GAPS,
-        },
-    }
-}
-
-/// The same engine in two modes is the layer between them, anything else is two engines.
-fn kind(base: &RunRecord, candidate: &RunRecord) -> CellKind {
-    let (base, candidate) = (&base.status.spec.arm, &candidate.status.spec.arm);
-    if base.engine == candidate.engine && base.mode != candidate.mode {
-        CellKind::NetworkLayer
-    } else {
-        CellKind::Engines
-    }
-}
-
-fn side(group: &Group, runs: &[Measured<'_>]) -> Side {
-    let newest = &group.newest;
-    let provenance = newest.status.provenance.as_ref();
-    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let succeeded = runs.iter().map(|run| measured(run.samples).count()).sum();
-    let failed = runs.iter().map(|run| lint::failed_requests(run)).sum();
-    Side {
-        engine: newest.engine.clone(),
-        mode: newest.status.spec.arm.mode,
-        agent: newest.agent_name.clone(),
-        build: provenance.and_then(|p| p.engine_build.clone()),
-        session_id: newest.session_id.clone(),
-        arm: newest.arm_letter.clone(),
-        run_ids: group.runs().map(|run| run.run_id.clone()).collect(),
-        requests: count(succeeded),
-        failed_requests: count(failed),
-        created_unix_ms: newest.created_unix_ms,
-    }
-}
-
-/// Without intervals there is no verdict, and the words say why.
-fn word(reasons: &[Reason], base_runs: usize, candidate_runs: usize) -> String {
-    if !reasons.is_empty() {
-        let reasons: Vec<&str> = reasons.iter().map(|r| r.message.as_str()).collect();
-        return format!("NOT COMPARABLE: {}", reasons.join("; "));
-    }
-    match (base_runs, candidate_runs) {
-        (1, 1) => "no verdict: one run a side".to_owned(),
-        (b, c) if b == c => {
-            format!("no verdict: {b} runs a side, intervals are not computed yet")
-        }
-        (b, c) => {
-            format!("no verdict: {b} and {c} runs a side, intervals are not computed yet")
-        }
-    }
-}
-
+#[cfg(test)]
+mod refusals;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,23 +1,30 @@
 //! Whether two sides gave the same answers: the benchmark is the test.
 //!
 //! Greedy answers are compared request by request, by token ids where both sides have them, else by
-//! text. The base's engine says how many leading steps had no near tie between its two best tokens
+//! text. Equal ones are told by their hashes; of those that differ the words are looked at, as far as
+//! they were read ([`differing`]). The base's engine says how many leading steps had no near tie between its two best tokens
 //! (`firm_steps`): up to there tokens must agree, what follows is not judged. Whether a firm
 //! difference forbids the comparison is [`super::lint::must_agree`]'s question.
 
-use std::collections::BTreeMap;
+mod runs;
 
-use contracts::sample::Sample;
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 
 use crate::compare::Measured;
+use crate::compare::input::{Answer, Input, Spoken};
 use crate::show::words;
-use crate::stats::bench::measured;
+pub use runs::unsteady;
 
 /// Tokens or characters shown on either side of the first difference.
 const SHOWN_BEFORE: usize = 12;
 /// Tokens or characters shown from the first difference on.
 const SHOWN_AFTER: usize = 24;
+
+/// Answers of one run that are read where they differ: it bounds what a comparison keeps of runs
+/// whose answers all differ. Of the others it is not known how firmly they differ.
+const READ_MAX: usize = 1_000;
 
 /// How the answers of two sides agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -75,10 +82,53 @@ pub enum Unit {
 }
 
 enum Match {
-    Identical,
     NearTie(FirstDifference),
     Parted(FirstDifference),
     Unjudged(FirstDifference),
+}
+
+/// The requests whose answers differ and have to be read, by run: of each run the first
+/// [`READ_MAX`] of them.
+pub fn differing<'a>(
+    base: &[Measured<'a>],
+    candidate: &[Measured<'a>],
+) -> BTreeMap<&'a str, BTreeSet<u32>> {
+    let mut wanted = BTreeMap::<&str, BTreeSet<u32>>::new();
+    for (base, candidate) in runs::pairs(base, candidate) {
+        let differ = hashes(base.input, candidate.input).filter(|(_, equal)| !equal);
+        for (index, _) in differ.take(READ_MAX) {
+            for run in [base.run, candidate.run] {
+                wanted.entry(&run.run_id).or_default().insert(index);
+            }
+        }
+    }
+    wanted
+}
+
+/// The requests that both runs answered, and whether they answered the same; those left out where
+/// neither ids nor texts are there on both sides.
+fn hashes<'a>(base: &'a Input, candidate: &'a Input) -> impl Iterator<Item = (u32, bool)> + 'a {
+    let mut others = candidate.answers.iter().peekable();
+    base.answers.iter().filter_map(move |answer| {
+        while others.next_if(|other| other.index < answer.index).is_some() {}
+        let other = others.next_if(|other| other.index == answer.index)?;
+        Some((answer.index, same(answer, other)?))
+    })
+}
+
+fn same(base: &Answer, candidate: &Answer) -> Option<bool> {
+    let ids = base.ids_hash.zip(candidate.ids_hash);
+    let hashes = ids.or_else(|| base.text_hash.zip(candidate.text_hash));
+    hashes.map(|(base, candidate)| base == candidate)
+}
+
+/// How two answers part that differ; none where they were not read.
+fn words(index: u32, base: &Input, candidate: &Input) -> Option<Match> {
+    compare(
+        index,
+        base.spoken.get(&index)?,
+        candidate.spoken.get(&index)?,
+    )
 }
 
 /// Compares the answers of two sides, run by run in their order, request by request.
@@ -97,27 +147,33 @@ pub fn judge(base: &[Measured<'_>], candidate: &[Measured<'_>]) -> Outputs {
         outputs.line = "outputs not judged: sampling is not greedy".to_owned();
         return outputs;
     }
+    let pairs = runs::pairs(base, candidate);
+    if pairs.is_empty() && !base.is_empty() && !candidate.is_empty() {
+        outputs.line =
+            "outputs not judged: no two runs were asked the same, since prompts were cold"
+                .to_owned();
+        return outputs;
+    }
     let mut firm_first = None;
     let mut other_first = None;
-    for (base, candidate) in base.iter().zip(candidate) {
-        let by_index: BTreeMap<u32, &Sample> =
-            measured(candidate.samples).map(|s| (s.index, s)).collect();
-        for sample in measured(base.samples) {
-            let Some(answer) = by_index.get(&sample.index).and_then(|c| compare(sample, c)) else {
-                continue;
-            };
+    for (base, candidate) in pairs {
+        for (index, equal) in hashes(base.input, candidate.input) {
             outputs.compared += 1;
-            match answer {
-                Match::Identical => outputs.identical += 1,
-                Match::NearTie(at) => {
+            if equal {
+                outputs.identical += 1;
+                continue;
+            }
+            match words(index, base.input, candidate.input) {
+                None => outputs.unjudged += 1,
+                Some(Match::NearTie(at)) => {
                     outputs.near_tie += 1;
                     other_first.get_or_insert(at);
                 }
-                Match::Parted(at) => {
+                Some(Match::Parted(at)) => {
                     outputs.parted += 1;
                     firm_first.get_or_insert(at);
                 }
-                Match::Unjudged(at) => {
+                Some(Match::Unjudged(at)) => {
                     outputs.unjudged += 1;
                     other_first.get_or_insert(at);
                 }
@@ -149,15 +205,13 @@ fn line(outputs: &Outputs) -> String {
     parts.join(", ")
 }
 
-/// None where neither ids nor texts are there on both sides.
-fn compare(base: &Sample, candidate: &Sample) -> Option<Match> {
-    let texts = text_difference(base, candidate);
-    if let (Some(b), Some(c)) = (&base.output_ids, &candidate.output_ids) {
-        let Some(position) = first_difference(b, c) else {
-            return Some(Match::Identical);
-        };
+/// None where they are the same, or neither ids nor texts are there on both sides.
+fn compare(index: u32, base: &Spoken, candidate: &Spoken) -> Option<Match> {
+    let texts = text_difference(index, base, candidate);
+    if let (Some(b), Some(c)) = (&base.ids, &candidate.ids) {
+        let position = first_difference(b, c)?;
         let at = FirstDifference {
-            request: base.index,
+            request: index,
             position,
             unit: Unit::Token,
             base: around(b, position, " "),
@@ -172,20 +226,16 @@ fn compare(base: &Sample, candidate: &Sample) -> Option<Match> {
             None => Match::Unjudged(at),
         });
     }
-    let both_have_text = base.text.is_some() && candidate.text.is_some();
-    match texts {
-        Some(at) => Some(Match::Unjudged(at)),
-        None => both_have_text.then_some(Match::Identical),
-    }
+    texts.map(Match::Unjudged)
 }
 
 /// Where the texts part, if both are there and differ.
-fn text_difference(base: &Sample, candidate: &Sample) -> Option<FirstDifference> {
+fn text_difference(index: u32, base: &Spoken, candidate: &Spoken) -> Option<FirstDifference> {
     let b: Vec<char> = base.text.as_ref()?.chars().collect();
     let c: Vec<char> = candidate.text.as_ref()?.chars().collect();
     let position = first_difference(&b, &c)?;
     Some(FirstDifference {
-        request: base.index,
+        request: index,
         position,
         unit: Unit::Character,
         base: around(&b, position, ""),

@@ -1,28 +1,43 @@
-//! One run of a side, reduced once to the values that a comparison's rows are made of.
+//! One run of a side, reduced once to the values that a comparison's rows are made of: of a long
+//! run's requests nothing is kept.
 
 use contracts::run::Mode;
-use contracts::sample::{Sample, TimingSource, TokenSource};
+use contracts::sample::{TimingSource, TokenSource};
 use contracts::stats::BenchStats;
 
+use crate::columns::{Columns, Request};
 use crate::compare::Measured;
-use crate::stats::bench::{bench_stats, measured};
+use crate::record::RunRecord;
 use crate::stats::gaps::GapCounts;
-use crate::stats::goodput::wall_from_due_ms;
 use crate::stats::mean;
-use crate::stats::quantile::{Percentile, percentile_of, smallest_n, sorted};
+use crate::stats::quantile::{PERCENTILES, quantile_of, smallest_n, sorted};
 use crate::stats::window::Shape;
 
+/// A run with more requests keeps none of their wall times. What is looked for in them, drift and how
+/// two single runs lie, is there in as many; and each pair of two runs' requests is looked at.
+pub const WALLS_KEPT: usize = 1000;
+
 /// A figure of one run, or why it has none.
-pub(super) type OfRun = Result<f64, Missing>;
+pub type OfRun = Result<f64, Missing>;
 
 /// Why a run has no figure.
-pub(super) enum Missing {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// No request has it.
     NotMeasured,
-    TooFew { needs: u64, has: u64 },
+    /// There are fewer requests than a percentile needs.
+    TooFew {
+        /// Smallest number of requests.
+        needs: u64,
+        /// What there is.
+        has: u64,
+    },
 }
 
 /// A run that measured something.
-pub(super) struct Reduced<'a> {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reduced {
+    /// Its averages, without the wall times.
     pub stats: BenchStats,
     /// Whether it went over HTTP.
     pub online: bool,
@@ -34,27 +49,38 @@ pub(super) struct Reduced<'a> {
     pub timing_mixed: bool,
     /// Requests whose tokens are counted by events, and by anything else.
     pub counted_by_events: (bool, bool),
-    walls: Vec<f64>,
-    walls_from_due: Vec<f64>,
-    ttfts: Vec<f64>,
-    gaps: &'a GapCounts,
+    /// Its requests' wall times in their order; empty with more than [`WALLS_KEPT`].
+    pub walls_ms: Vec<f64>,
+    walls: Quantiles,
+    wall_from_due_mean: Option<f64>,
+    walls_from_due: Quantiles,
+    ttfts: Quantiles,
+    gaps: Quantiles,
 }
 
-impl<'a> Reduced<'a> {
+impl Reduced {
+    /// What a run of a side came to.
+    pub fn of(run: &Measured<'_>) -> Option<Self> {
+        run.input.reduced.clone()
+    }
+
     /// None of a run without a successful request.
-    pub fn of(run: &Measured<'a>) -> Option<Self> {
-        let status = &run.run.status;
-        let shape = Shape::of(status);
-        let stats = bench_stats(run.samples, shape)?;
-        let column = |of: &dyn Fn(&Sample) -> Option<f64>| {
-            let values: Vec<f64> = measured(run.samples).filter_map(of).collect();
-            sorted(&values).unwrap_or_default()
+    pub fn of_columns(run: &RunRecord, columns: &Columns) -> Option<Self> {
+        let shape = Shape::of(&run.status);
+        let stats = BenchStats {
+            wall_times: Vec::new(),
+            ..columns.bench_stats(shape)?
         };
-        let mut sources = measured(run.samples).filter_map(|s| s.timing_source);
+        let column = |of: &dyn Fn(&Request) -> Option<f64>| -> Vec<f64> {
+            columns.requests.iter().filter_map(of).collect()
+        };
+        let walls_ms = column(&|r| Some(r.wall_ms));
+        let walls_from_due = column(&|r| r.wall_from_due_ms());
+        let mut sources = columns.requests.iter().filter_map(|r| r.timing_source);
         let timing = sources.next();
-        let tokens = || measured(run.samples).filter_map(|s| s.token_source);
+        let tokens = || columns.requests.iter().filter_map(|r| r.token_source);
         Some(Self {
-            online: status.spec.arm.mode == Mode::Online,
+            online: run.status.spec.arm.mode == Mode::Online,
             open_loop: shape.open_loop,
             timing,
             counted_by_events: (
@@ -62,51 +88,79 @@ impl<'a> Reduced<'a> {
                 tokens().any(|source| source != TokenSource::Events),
             ),
             timing_mixed: sources.any(|source| Some(source) != timing),
-            walls: column(&|s| s.wall_ms),
-            walls_from_due: column(&wall_from_due_ms),
-            ttfts: column(&|s| s.ttft_ms),
-            gaps: run.gaps,
+            walls: Quantiles::of(&walls_ms),
+            walls_ms: if walls_ms.len() > WALLS_KEPT {
+                Vec::new()
+            } else {
+                walls_ms
+            },
+            wall_from_due_mean: mean(&walls_from_due),
+            walls_from_due: Quantiles::of(&walls_from_due),
+            ttfts: Quantiles::of(&column(&|r| r.ttft_ms)),
+            gaps: Quantiles::of_gaps(&columns.gaps),
             stats,
         })
     }
 
-    /// Percentile of the wall time from sent.
+    /// Percentile of the wall time from sent. Here and below `q` is one of [`PERCENTILES`].
     pub fn wall(&self, q: f64) -> OfRun {
-        of_sorted(&self.walls, q)
+        self.walls.at(q)
     }
 
     /// Mean wall time from due.
     pub fn wall_from_due_mean(&self) -> OfRun {
-        mean(&self.walls_from_due).ok_or(Missing::NotMeasured)
+        self.wall_from_due_mean.ok_or(Missing::NotMeasured)
     }
 
     /// Percentile of the wall time from due.
     pub fn wall_from_due(&self, q: f64) -> OfRun {
-        of_sorted(&self.walls_from_due, q)
+        self.walls_from_due.at(q)
     }
 
     /// Percentile of the TTFT.
     pub fn ttft(&self, q: f64) -> OfRun {
-        of_sorted(&self.ttfts, q)
+        self.ttfts.at(q)
     }
 
     /// Percentile of the gaps between events.
     pub fn itl(&self, q: f64) -> OfRun {
-        let (needs, has) = (smallest_n(q), self.gaps.count());
-        match self.gaps.quantile_ms(q) {
-            None => Err(Missing::NotMeasured),
-            Some(_) if has < needs => Err(Missing::TooFew { needs, has }),
-            Some(ms) => Ok(ms),
-        }
+        self.gaps.at(q)
     }
 }
 
-/// Of nothing it is not measured, of too few it says how many it needs.
-fn of_sorted(sorted: &[f64], q: f64) -> OfRun {
-    match percentile_of(sorted, q) {
-        Percentile::Known { value, .. } | Percentile::Pooled { value } => Ok(value),
-        Percentile::TooFew { .. } if sorted.is_empty() => Err(Missing::NotMeasured),
-        Percentile::TooFew { needs, has } => Err(Missing::TooFew { needs, has }),
+/// The values of one metric at each of [`PERCENTILES`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Quantiles {
+    count: u64,
+    values: [Option<f64>; PERCENTILES.len()],
+}
+
+impl Quantiles {
+    fn of(values: &[f64]) -> Self {
+        let sorted = sorted(values).unwrap_or_default();
+        Self {
+            count: sorted.len() as u64,
+            values: PERCENTILES.map(|(_, q)| quantile_of(&sorted, q)),
+        }
+    }
+
+    fn of_gaps(gaps: &GapCounts) -> Self {
+        Self {
+            count: gaps.count(),
+            values: PERCENTILES.map(|(_, q)| gaps.quantile_ms(q)),
+        }
+    }
+
+    /// Of nothing it is not measured, of too few it says how many it needs.
+    fn at(&self, q: f64) -> OfRun {
+        let mut known = PERCENTILES.iter().zip(self.values);
+        let value = known.find(|((_, of), _)| *of == q).and_then(|(_, v)| v);
+        let (needs, has) = (smallest_n(q), self.count);
+        match value {
+            None => Err(Missing::NotMeasured),
+            Some(_) if has < needs => Err(Missing::TooFew { needs, has }),
+            Some(value) => Ok(value),
+        }
     }
 }
 

@@ -1,27 +1,56 @@
 //! Tests of [`super`]: from stored runs to the word.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use contracts::run::{Mode, Soundness};
+
 use super::*;
 use crate::compare::lint::ReasonCode;
 use crate::fixtures;
 use crate::record::RunWithSamples;
 use crate::selector::Selector;
 
-fn run(id: &str, engine: &str, mode: Mode, walls: &[f64]) -> RunWithSamples {
+pub(crate) fn run(id: &str, engine: &str, mode: Mode, walls: &[f64]) -> RunWithSamples {
     let mut run = fixtures::with_walls(fixtures::run(id, engine, mode), walls);
     run.run.arm_letter = format!("{engine}{mode:?}");
     run
 }
 
-pub(crate) fn compared(base: &str, candidate: &str, runs: &[RunWithSamples]) -> Comparison {
-    let [base, candidate] = [base, candidate].map(|word| Selector::parse(word).unwrap());
+/// Nobody measured a noise floor, and every chapter but ch12 promises the same tokens.
+pub(crate) fn compared_by(
+    words: &[&str],
+    runs: &[RunWithSamples],
+    options: &Options,
+) -> Comparison {
+    compared_with_floor(words, runs, options, &|_, _| None)
+}
+
+/// As [`compared_by`], where somebody measured a noise floor.
+pub(crate) fn compared_with_floor(
+    words: &[&str],
+    runs: &[RunWithSamples],
+    options: &Options,
+    floor: &dyn Fn(&RunRecord, &str) -> Option<Floor>,
+) -> Comparison {
+    let sides: Vec<Selector> = words.iter().map(|w| Selector::parse(w).unwrap()).collect();
     let records: Vec<RunRecord> = runs.iter().map(|run| run.run.clone()).collect();
-    let pairing = pairing::pair(&base, &candidate, &records).unwrap();
-    let samples = runs
-        .iter()
-        .map(|run| (run.run.run_id.clone(), run.clone()))
+    let steps = options.vs.steps(&sides).into_iter();
+    let pairings: Vec<Pairing> = steps
+        .map(|(base, candidate)| pairing::pair(base, candidate, &records, options).unwrap())
         .collect();
-    compare(&pairing, &samples, &|chapter| chapter != "ch12")
+    let inputs = runs
+        .iter()
+        .map(|run| (run.run.run_id.clone(), Input::of_samples(run)))
+        .collect();
+    let known = Known {
+        same_tokens: &|chapter| chapter != "ch12",
+        floor,
+        now_unix_ms: fixtures::NOON_UNIX_MS,
+    };
+    compare(&pairings, &inputs, &known, options)
+}
+
+pub(crate) fn compared(base: &str, candidate: &str, runs: &[RunWithSamples]) -> Comparison {
+    compared_by(&[base, candidate], runs, &Options::default())
 }
 
 #[test]
@@ -32,9 +61,12 @@ fn one_run_a_side_has_no_verdict() {
     ];
     let comparison = compared("ch01", "ch02", &runs);
     assert!(comparison.comparable());
-    let cell = &comparison.cells[0];
+    let cell = &comparison.steps[0].cells[0];
     assert_eq!(cell.kind, CellKind::Engines);
-    assert_eq!(cell.word, "no verdict: one run a side");
+    assert_eq!(
+        cell.word,
+        "overall (1 primary *, Wall p50): no verdict (1 run a side: needs 3, or a noise floor of this host)"
+    );
     assert_eq!(cell.overhead, None);
     assert_eq!(cell.outputs.line, "outputs identical 6/6");
 }
@@ -46,16 +78,16 @@ fn several_runs_a_side_say_how_many() {
         run("2", "ch02", Mode::Offline, &[90.0; 6]),
         run("3", "ch02", Mode::Offline, &[90.0; 6]),
     ];
-    let word = |runs: &[RunWithSamples]| compared("ch01", "ch02", runs).cells[0].word.clone();
-    assert_eq!(
-        word(&runs),
-        "no verdict: 1 and 2 runs a side, intervals are not computed yet"
+    let word = |runs: &[RunWithSamples]| {
+        compared("ch01", "ch02", runs).steps[0].cells[0]
+            .word
+            .clone()
+    };
+    assert!(
+        word(&runs).ends_with("no verdict (1 run a side: needs 3, or a noise floor of this host)")
     );
     runs.push(run("4", "ch01", Mode::Offline, &[100.0; 6]));
-    assert_eq!(
-        word(&runs),
-        "no verdict: 2 runs a side, intervals are not computed yet"
-    );
+    assert!(word(&runs).ends_with("no verdict (2 runs a side: needs 3)"));
 }
 
 #[test]
@@ -65,10 +97,10 @@ fn one_engine_in_two_modes_is_the_layer_between() {
         run("2", "ch01", Mode::Online, &[100.75; 6]),
     ];
     let comparison = compared("ch01:offline", "ch01:online", &runs);
-    let cell = &comparison.cells[0];
+    let cell = &comparison.steps[0].cells[0];
     assert!(comparison.comparable());
     assert_eq!(cell.kind, CellKind::NetworkLayer);
-    assert_eq!(cell.overhead.as_ref().unwrap().median_ms, Some(0.75));
+    assert_eq!(cell.overhead.as_ref().unwrap().median.ms, Some(0.75));
     assert_eq!(cell.differences[0].field, "mode");
 }
 
@@ -84,7 +116,7 @@ fn fast_and_wrong_does_not_win() {
     };
     let comparison = compared("ch01", "ch02", &[base.clone(), wrong("ch02")]);
     assert!(!comparison.comparable());
-    let cell = &comparison.cells[0];
+    let cell = &comparison.steps[0].cells[0];
     assert_eq!(cell.reasons[0].code, ReasonCode::OutputsDiffer);
     assert_eq!(
         cell.word,
@@ -95,7 +127,7 @@ fn fast_and_wrong_does_not_win() {
 
     let near = compared("ch01", "ch12", &[base, wrong("ch12")]);
     assert!(near.comparable(), "it promises other tokens");
-    assert_eq!(near.cells[0].outputs.parted, 6);
+    assert_eq!(near.steps[0].cells[0].outputs.parted, 6);
 }
 
 #[test]
@@ -107,7 +139,7 @@ fn different_work_is_not_comparable() {
     let comparison = compared("ch01", "ch02", &runs);
     assert!(!comparison.comparable());
     assert_eq!(
-        comparison.cells[0].word,
+        comparison.steps[0].cells[0].word,
         "NOT COMPARABLE: workloads differ: max_tokens 40 ≠ 20"
     );
 }
@@ -118,7 +150,7 @@ fn samples_that_are_missing_are_no_figures() {
         run("1", "ch01", Mode::Offline, &[100.0; 6]),
         run("2", "ch02", Mode::Offline, &[]),
     ];
-    let cell = &compared("ch01", "ch02", &runs).cells[0];
+    let cell = &compared("ch01", "ch02", &runs).steps[0].cells[0];
     assert_eq!(cell.reasons[0].code, ReasonCode::NothingMeasured);
     assert_eq!(cell.candidate.requests, 0);
 }
@@ -134,7 +166,7 @@ fn warnings_of_the_runs_are_shown() {
     let comparison = compared("ch01", "ch02", &runs);
     assert!(comparison.comparable());
     assert_eq!(
-        comparison.cells[0].notes,
+        comparison.steps[0].cells[0].notes,
         ["the candidate's run 2: others used 6.2 % of the CPU"]
     );
 }
@@ -161,7 +193,7 @@ fn a_client_bound_run_is_not_comparable_and_a_degraded_one_says_so() {
     let comparison = compared("ch01", "ch02", &[base.clone(), degraded]);
     assert!(comparison.comparable());
     assert_eq!(
-        comparison.cells[0].notes,
+        comparison.steps[0].cells[0].notes,
         ["the candidate's run 2 is degraded: offered 20/s, achieved 10/s"]
     );
 
@@ -171,7 +203,7 @@ fn a_client_bound_run_is_not_comparable_and_a_degraded_one_says_so() {
     );
     let comparison = compared("ch01", "ch02", &[base, bound]);
     assert!(!comparison.comparable());
-    let cell = &comparison.cells[0];
+    let cell = &comparison.steps[0].cells[0];
     assert_eq!(cell.reasons[0].code, ReasonCode::ClientBound);
     assert_eq!(
         cell.word,

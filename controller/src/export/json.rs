@@ -1,14 +1,17 @@
-//! JSON export: `{"schema": 1, "runs": [{"run": …, "samples": […]}]}`, written request by request.
+//! JSON export: `{"schema": 1, "hosts": […], "runs": [{"run": …, "events": […], "samples": […]}]}`,
+//! written request by request. Read again by [`crate::import`].
 
 use std::io::{self, Write};
 
+use contracts::run::RunEvent;
 use contracts::sample::Sample;
 
-use super::Export;
 use crate::record::RunRecord;
+use crate::store::HostDocument;
 
-/// The runs in the order given, one a line, as [`RunWithSamples`](crate::record::RunWithSamples)
-/// serialises: figures that this build shows can be computed again from it.
+/// The hosts with their floors, then the runs in the order given, one a line, as
+/// [`RunWithSamples`](crate::record::RunWithSamples) serialises, each with its story: figures that
+/// this build shows can be computed again from it.
 pub struct Json<W> {
     out: W,
     runs: u64,
@@ -20,13 +23,55 @@ impl<W: Write> Json<W> {
     ///
     /// # Errors
     /// What the sink says.
-    pub fn new(mut out: W) -> io::Result<Self> {
-        write!(out, "{{\"schema\":{},\"runs\":[", contracts::SCHEMA)?;
+    pub fn new(mut out: W, hosts: &[HostDocument]) -> io::Result<Self> {
+        write!(out, "{{\"schema\":{},\n\"hosts\":", contracts::SCHEMA)?;
+        serde_json::to_writer(&mut out, hosts)?;
+        out.write_all(b",\n\"runs\":[")?;
         Ok(Self {
             out,
             runs: 0,
             samples: 0,
         })
+    }
+
+    /// A run begins; its requests follow.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn run(&mut self, run: &RunRecord, events: &[RunEvent]) -> io::Result<()> {
+        self.end_run()?;
+        self.out
+            .write_all(if self.runs == 0 { b"\n" } else { b",\n" })?;
+        self.out.write_all(b"{\"run\":")?;
+        serde_json::to_writer(&mut self.out, run)?;
+        self.out.write_all(b",\"events\":")?;
+        serde_json::to_writer(&mut self.out, events)?;
+        self.out.write_all(b",\"samples\":[")?;
+        self.runs += 1;
+        self.samples = 0;
+        Ok(())
+    }
+
+    /// A request of the run that began last.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn sample(&mut self, sample: &Sample) -> io::Result<()> {
+        if self.samples > 0 {
+            self.out.write_all(b",")?;
+        }
+        self.samples += 1;
+        Ok(serde_json::to_writer(&mut self.out, sample)?)
+    }
+
+    /// No run follows.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn end(mut self) -> io::Result<()> {
+        self.end_run()?;
+        self.out.write_all(b"\n]}\n")?;
+        self.out.flush()
     }
 
     fn end_run(&mut self) -> io::Result<()> {
@@ -37,34 +82,6 @@ impl<W: Write> Json<W> {
     }
 }
 
-impl<W: Write> Export for Json<W> {
-    fn run(&mut self, run: &RunRecord) -> io::Result<()> {
-        self.end_run()?;
-        self.out
-            .write_all(if self.runs == 0 { b"\n" } else { b",\n" })?;
-        self.out.write_all(b"{\"run\":")?;
-        serde_json::to_writer(&mut self.out, run)?;
-        self.out.write_all(b",\"samples\":[")?;
-        self.runs += 1;
-        self.samples = 0;
-        Ok(())
-    }
-
-    fn sample(&mut self, sample: &Sample) -> io::Result<()> {
-        if self.samples > 0 {
-            self.out.write_all(b",")?;
-        }
-        self.samples += 1;
-        Ok(serde_json::to_writer(&mut self.out, sample)?)
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.end_run()?;
-        self.out.write_all(b"\n]}\n")?;
-        self.out.flush()
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
@@ -72,7 +89,6 @@ mod tests {
     use contracts::sample::{ErrorClass, TimingSource};
 
     use super::*;
-    use crate::export::all;
     use crate::fixtures;
     use crate::record::RunWithSamples;
     use crate::stats::bench::bench_stats;
@@ -82,6 +98,19 @@ mod tests {
     struct Export {
         schema: u32,
         runs: Vec<RunWithSamples>,
+    }
+
+    fn exported(runs: &[RunWithSamples]) -> Export {
+        let mut out = Vec::new();
+        let mut json = Json::new(&mut out, &[]).unwrap();
+        for run in runs {
+            json.run(&run.run, &[]).unwrap();
+            for sample in &run.samples {
+                json.sample(sample).unwrap();
+            }
+        }
+        json.end().unwrap();
+        serde_json::from_slice(&out).unwrap()
     }
 
     #[test]
@@ -94,9 +123,7 @@ mod tests {
         let second = fixtures::run("01BBB", "ch01", Mode::Offline);
         let runs = [first, fixtures::finish(second, Vec::new())];
 
-        let mut out = Vec::new();
-        all(&runs, Json::new(&mut out)).unwrap();
-        let export: Export = serde_json::from_slice(&out).unwrap();
+        let export = exported(&runs);
         assert_eq!(export.schema, 1);
         assert_eq!(export.runs, runs);
         for run in &export.runs {
@@ -107,9 +134,6 @@ mod tests {
 
     #[test]
     fn no_runs_are_an_empty_list() {
-        let mut out = Vec::new();
-        all(&[], Json::new(&mut out)).unwrap();
-        let export: Export = serde_json::from_slice(&out).unwrap();
-        assert!(export.runs.is_empty());
+        assert!(exported(&[]).runs.is_empty());
     }
 }

@@ -41,7 +41,9 @@ fn errors_name_the_word_and_what_is_allowed() {
         "url:http://",
         "url:ftp://x",
         "url:http://x:8000#",
-        "file:a.json",
+        "file:",
+        "file:#a",
+        "file:a.json#",
     ] {
         let error = Selector::parse(word).unwrap_err().to_string();
         assert!(error.contains(&format!("`{word}`")), "{error}");
@@ -51,6 +53,36 @@ fn errors_name_the_word_and_what_is_allowed() {
     assert!(error.contains("allowed: ch01, engine:NAME"), "{error}");
     let error = Selector::parse("ch01:fast").unwrap_err().to_string();
     assert!(error.starts_with("`:fast` in `ch01:fast`"), "{error}");
+}
+
+#[test]
+fn a_path_ends_where_a_suffix_begins() {
+    for (word, path, rest) in [
+        ("file:a.json", "a.json", ""),
+        (
+            "file:../lab/a.json:offline#a",
+            "../lab/a.json",
+            ":offline#a",
+        ),
+        ("file:C:\\a.json@box", "C:\\a.json", "@box"),
+        ("file:a.json%3fa1", "a.json", "%3fa1"),
+    ] {
+        let selector = Selector::parse(word).unwrap();
+        assert_eq!(selector.head, Head::File(path.to_owned()), "{word}");
+        assert_eq!(selector.to_string(), format!("file:{path}{rest}"));
+    }
+}
+
+#[test]
+fn a_file_and_the_database_are_two_places() {
+    let stored = fixtures::run("01A", "ch01", Mode::Online);
+    let mut read = stored.clone();
+    read.file = Some("a.json".to_owned());
+    let matches = |word: &str, run: &RunRecord| Selector::parse(word).unwrap().matches(run);
+    assert!(matches("ch01", &stored) && !matches("ch01", &read));
+    assert!(matches("file:a.json", &read) && !matches("file:a.json", &stored));
+    assert!(matches("file:a.json:online#a", &read) && !matches("file:a.json:offline", &read));
+    assert!(!matches("file:b.json", &read));
 }
 
 #[test]
@@ -175,6 +207,7 @@ prop_compose! {
             name().prop_map(Head::Label),
             name().prop_map(Head::Run),
             name().prop_map(Head::Session),
+            name().prop_map(Head::File),
         ],
         mode in proptest::option::of(prop_oneof![Just(Mode::Offline), Just(Mode::Online)]),
         agent in proptest::option::of(name()),

@@ -16,6 +16,7 @@ mod host;
 pub mod run;
 pub mod runs;
 pub mod session;
+pub mod store;
 pub mod sweep;
 pub mod table;
 pub mod validity;

@@ -1,7 +1,7 @@
 //! The list of runs: one line each.
 
 use crate::compare::work;
-use crate::record::RunRecord;
+use crate::record::{RunLine, RunRecord};
 use crate::show::{Format, document, grid, validity, words};
 
 const HEADER: [&str; 13] = [
@@ -14,31 +14,35 @@ pub fn render(runs: &[RunRecord], format: Format) -> serde_json::Result<String> 
     if format == Format::Json {
         return document("runs", runs);
     }
-    if runs.is_empty() {
-        return Ok("no runs\n".to_owned());
-    }
-    let rows = runs.iter().map(row).collect();
-    Ok(grid(format, "llllllllrrrll", &HEADER, rows))
+    let lines: Vec<RunLine> = runs.iter().map(RunLine::of).collect();
+    Ok(table(&lines, format))
 }
 
-fn row(run: &RunRecord) -> Vec<String> {
-    let spec = &run.status.spec;
-    let stats = run.stats.as_ref();
-    let verdict = run.status.validity.verdict;
+/// The same in text or Markdown, of lines alone.
+pub fn table(runs: &[RunLine], format: Format) -> String {
+    if runs.is_empty() {
+        return "no runs\n".to_owned();
+    }
+    let rows = runs.iter().map(row).collect();
+    grid(format, "llllllllrrrll", &HEADER, rows)
+}
+
+fn row(run: &RunLine) -> Vec<String> {
+    let judged = validity::says_something(run.wall_ms.is_some(), run.state, run.verdict);
     let figure = |text: Option<String>| text.unwrap_or_else(|| "—".to_owned());
     vec![
         run.run_id.clone(),
         words::time(run.created_unix_ms),
         run.agent_name.clone(),
         run.engine.clone(),
-        words::snake(&spec.arm.mode),
-        spec.workload.model.clone(),
-        work::load(&spec.workload.load),
-        words::snake(&run.status.state),
-        figure(stats.map(|s| format!("{:.2}", s.req_per_s))),
-        figure(stats.map(|s| format!("{:.1}", s.tok_per_s))),
-        figure(stats.map(|s| format!("{:.2}ms", s.wall_ms))),
-        figure(validity::is_judged(run).then(|| validity::word(verdict).to_owned())),
+        words::snake(&run.mode),
+        run.model.clone(),
+        work::load(&run.load),
+        words::snake(&run.state),
+        figure(run.req_per_s.map(|rate| format!("{rate:.2}"))),
+        figure(run.tok_per_s.map(|rate| format!("{rate:.1}"))),
+        figure(run.wall_ms.map(|ms| format!("{ms:.2}ms"))),
+        figure(judged.then(|| validity::word(run.verdict).to_owned())),
         run.label.clone().unwrap_or_default(),
     ]
 }

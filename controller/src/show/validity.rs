@@ -29,8 +29,13 @@ pub fn verdict(validity: &Validity) -> String {
 /// Whether the verdict says anything: a run without figures, or one that did not end as asked and
 /// has no doubts, was not judged.
 pub fn is_judged(run: &RunRecord) -> bool {
-    let sound = run.status.validity.verdict == Soundness::Sound;
-    run.stats.is_some() && (run.status.state == RunState::Done || !sound)
+    let verdict = run.status.validity.verdict;
+    says_something(run.stats.is_some(), run.status.state, verdict)
+}
+
+/// [`is_judged`] of a run of which only this is known.
+pub fn says_something(has_figures: bool, state: RunState, verdict: Soundness) -> bool {
+    has_figures && (state == RunState::Done || verdict != Soundness::Sound)
 }
 
 /// The warnings that the verdict does not tell already: each of its doubts is a warning too.

@@ -15,7 +15,8 @@ pub fn measured(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
     samples.iter().filter(|sample| enters(sample))
 }
 
-fn enters(sample: &Sample) -> bool {
+/// Whether a request enters figures.
+pub fn enters(sample: &Sample) -> bool {
     !sample.warmup && sample.error.is_none() && sample.wall_ms.is_some()
 }
 
@@ -34,18 +35,24 @@ pub fn bench_stats(samples: &[Sample], shape: Shape) -> Option<BenchStats> {
 pub struct BenchAccumulator {
     shape: Shape,
     ends: Ends,
-    requests: Vec<Request>,
+    requests: Vec<Averaged>,
 }
 
 /// What of a request enters an average.
 #[derive(Debug, Clone, Copy)]
-struct Request {
-    index: u32,
-    done_ns: Option<u64>,
-    wall_ms: f64,
-    output_tokens: Option<u32>,
-    ttft_ms: Option<f64>,
-    tpot_ms: Option<f64>,
+pub struct Averaged {
+    /// Its place.
+    pub index: u32,
+    /// When it was over.
+    pub done_ns: Option<u64>,
+    /// From its first write on.
+    pub wall_ms: f64,
+    /// None where nobody counted.
+    pub output_tokens: Option<u32>,
+    /// 0.0, as none, says "not measured".
+    pub ttft_ms: Option<f64>,
+    /// Likewise.
+    pub tpot_ms: Option<f64>,
 }
 
 impl BenchAccumulator {
@@ -58,18 +65,27 @@ impl BenchAccumulator {
         }
     }
 
+    /// With all that [`BenchAccumulator::add`] would have taken.
+    pub fn of(shape: Shape, ends: Ends, requests: Vec<Averaged>) -> Self {
+        Self {
+            shape,
+            ends,
+            requests,
+        }
+    }
+
     /// Takes one request. Warm-up and failed ones enter no average; a failed one still belongs to
     /// the window.
     pub fn add(&mut self, sample: &Sample) {
         self.ends.add(sample);
         if let (true, Some(wall_ms)) = (enters(sample), sample.wall_ms) {
-            self.requests.push(Request {
+            self.requests.push(Averaged {
                 index: sample.index,
                 done_ns: sample.done_ns,
                 wall_ms,
                 output_tokens: sample.output_tokens,
-                ttft_ms: measured_time(sample.ttft_ms),
-                tpot_ms: measured_time(sample.tpot_ms),
+                ttft_ms: sample.ttft_ms,
+                tpot_ms: sample.tpot_ms,
             });
         }
     }
@@ -100,8 +116,8 @@ impl BenchAccumulator {
             wall_ms,
             output_tokens,
             n_runs: u32::try_from(wall_times.len()).unwrap_or(u32::MAX),
-            ttft_ms: self.mean_of(|r| r.ttft_ms).unwrap_or(0.0),
-            tpot_ms: self.mean_of(|r| r.tpot_ms).unwrap_or(0.0),
+            ttft_ms: self.mean_of(|r| measured_time(r.ttft_ms)).unwrap_or(0.0),
+            tpot_ms: self.mean_of(|r| measured_time(r.tpot_ms)).unwrap_or(0.0),
             wall_times,
         })
     }
@@ -122,7 +138,7 @@ impl BenchAccumulator {
         (requests as f64 / seconds, tokens as f64 / seconds)
     }
 
-    fn mean_of(&self, column: impl Fn(&Request) -> Option<f64>) -> Option<f64> {
+    fn mean_of(&self, column: impl Fn(&Averaged) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> = self.requests.iter().filter_map(column).collect();
         mean(&values)
     }

@@ -11,7 +11,10 @@ const COARSE_US: u64 = 1_000;
 /// Counts of gaps by their length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GapCounts {
-    counts: BTreeMap<u64, u64>,
+    /// How many gaps of each µs there are, as far as the longest of them: a run has millions.
+    exact: Vec<u32>,
+    /// The long ones.
+    coarse: BTreeMap<u64, u64>,
     count: u64,
     sum_us: u128,
 }
@@ -19,7 +22,8 @@ pub struct GapCounts {
 impl GapCounts {
     /// No gap.
     pub const EMPTY: Self = Self {
-        counts: BTreeMap::new(),
+        exact: Vec::new(),
+        coarse: BTreeMap::new(),
         count: 0,
         sum_us: 0,
     };
@@ -28,18 +32,40 @@ impl GapCounts {
     pub fn push(&mut self, events_us: &[u64]) {
         for pair in events_us.windows(2) {
             if let [before, after] = pair {
-                self.add(after.saturating_sub(*before), 1);
+                let us = after.saturating_sub(*before);
+                self.add(us, 1);
+                self.sum_us += u128::from(us);
             }
         }
     }
 
     /// Takes another's counts too.
     pub fn merge(&mut self, other: &Self) {
-        for (us, n) in &other.counts {
-            *self.counts.entry(*us).or_default() += n;
+        for (us, n) in other.counts() {
+            self.add(us, n);
         }
-        self.count += other.count;
         self.sum_us += other.sum_us;
+    }
+
+    /// How often each length came, ascending: µs, number.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> {
+        let exact = (0u64..).zip(&self.exact).filter(|(_, n)| **n > 0);
+        let exact = exact.map(|(us, n)| (us, u64::from(*n)));
+        exact.chain(self.coarse.iter().map(|(us, n)| (*us, *n)))
+    }
+
+    /// Sum of all gaps in µs, before any was rounded.
+    pub fn sum_us(&self) -> u128 {
+        self.sum_us
+    }
+
+    /// From what [`GapCounts::counts`] and [`GapCounts::sum_us`] gave.
+    pub fn of_counts(counts: impl Iterator<Item = (u64, u64)>, sum_us: u128) -> Self {
+        let mut gaps = Self::default();
+        for (us, n) in counts {
+            gaps.add(us, n);
+        }
+        Self { sum_us, ..gaps }
     }
 
     /// How many gaps there are.
@@ -68,22 +94,29 @@ impl GapCounts {
     /// The gap that `rank` others are not longer than, from 0.
     fn ranked(&self, rank: u64) -> Option<u64> {
         let mut seen = 0;
-        let gap = self.counts.iter().find(|(_, n)| {
-            seen += **n;
+        let gap = self.counts().find(|(_, n)| {
+            seen += n;
             seen > rank
         });
-        gap.map(|(us, _)| *us)
+        gap.map(|(us, _)| us)
     }
 
+    /// Counts `n` gaps of this length, which is rounded if it is a long one.
     fn add(&mut self, us: u64, n: u64) {
-        let kept = if us < EXACT_BELOW_US {
-            us
-        } else {
-            (us + COARSE_US / 2) / COARSE_US * COARSE_US
-        };
-        *self.counts.entry(kept).or_default() += n;
-        self.count += n;
-        self.sum_us += u128::from(us) * u128::from(n);
+        self.count = self.count.saturating_add(n);
+        if us >= EXACT_BELOW_US {
+            let kept = us.saturating_add(COARSE_US / 2) / COARSE_US * COARSE_US;
+            let counted = self.coarse.entry(kept).or_default();
+            *counted = counted.saturating_add(n);
+            return;
+        }
+        let at = us as usize;
+        if at >= self.exact.len() && n > 0 {
+            self.exact.resize(at + 1, 0);
+        }
+        if let Some(counted) = self.exact.get_mut(at) {
+            *counted = counted.saturating_add(u32::try_from(n).unwrap_or(u32::MAX));
+        }
     }
 }
 

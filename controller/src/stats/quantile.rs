@@ -78,7 +78,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     quantile_of(&sorted(values)?, q)
 }
 
-fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
+/// [`quantile`] of values that are [`sorted`] already.
+pub fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&q) {
         return None;
     }
@@ -132,12 +133,12 @@ pub fn sorted(values: &[f64]) -> Option<Vec<f64>> {
         return None;
     }
     let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    // Values that it takes for equal are the same bits.
+    sorted.sort_unstable_by(f64::total_cmp);
     Some(sorted)
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
@@ -170,42 +171,5 @@ mod tests {
         assert_eq!(quantile(&[], 0.5), None);
         assert_eq!(quantile(&[1.0, f64::NAN], 0.5), None);
         assert_eq!(quantile(&[1.0, 2.0], 1.5), None);
-    }
-
-    /// Values made with scipy; another file of the layout by `CHAPTERBENCH_STATS_VECTORS`.
-    #[test]
-    fn agrees_with_the_vectors() {
-        let path = std::env::var("CHAPTERBENCH_STATS_VECTORS").unwrap_or_else(|_| {
-            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/stats.json").to_owned()
-        });
-        let text = std::fs::read_to_string(path).unwrap();
-        let vectors: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let cases = vectors["quantile"].as_array().unwrap();
-        assert!(!cases.is_empty());
-        for case in cases {
-            let x: Vec<f64> = serde_json::from_value(case["x"].clone()).unwrap();
-            for (q, expected) in case["q"].as_object().unwrap() {
-                let q: f64 = q.parse().unwrap();
-                let at = format!("n = {}, q = {q}", x.len());
-                let value = expected["value"].as_f64().unwrap();
-                close(quantile(&x, q).unwrap(), value, &at);
-                let ci: Option<(f64, f64)> =
-                    serde_json::from_value(expected["ci95"].clone()).unwrap();
-                match (interval(&x, q), ci) {
-                    (Some(got), Some(want)) => {
-                        close(got.0, want.0, &at);
-                        close(got.1, want.1, &at);
-                    }
-                    (got, want) => assert_eq!(got, want, "{at}"),
-                }
-            }
-        }
-    }
-
-    fn close(got: f64, want: f64, at: &str) {
-        assert!(
-            (got - want).abs() <= 1e-9 * want.abs(),
-            "{at}: {got} is not {want}"
-        );
     }
 }

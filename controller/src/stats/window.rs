@@ -89,15 +89,19 @@ pub fn window(samples: &[Sample], shape: &Shape) -> Option<Window> {
 }
 
 /// What of the samples decides the window, as they stream by.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Ends {
-    first_sent_ns: Option<u64>,
-    last_done_ns: Option<u64>,
-    measured: u64,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The first measured request's first write.
+    pub first_sent_ns: Option<u64>,
+    /// The last end of a measured request.
+    pub last_done_ns: Option<u64>,
+    /// Measured requests, failed ones too.
+    pub measured: u64,
 }
 
 impl Ends {
-    pub(super) fn add(&mut self, sample: &Sample) {
+    /// Takes one request; warm-up decides nothing.
+    pub fn add(&mut self, sample: &Sample) {
         if sample.warmup {
             return;
         }
@@ -107,7 +111,8 @@ impl Ends {
         self.last_done_ns = self.last_done_ns.max(sample.done_ns);
     }
 
-    pub(super) fn window(&self, shape: &Shape) -> Option<Window> {
+    /// The window of a run of this shape; none where nothing measured was sent and ended.
+    pub fn window(&self, shape: &Shape) -> Option<Window> {
         let from_ns = self.first_sent_ns?;
         let last_ns = self.last_done_ns?;
         let to_ns = match shape.duration_ns {

@@ -4,6 +4,7 @@ use contracts::run::{Mode, RunState};
 use sqlx::{QueryBuilder, Sqlite};
 
 use super::rows::word;
+use crate::selector::{Head, Selector};
 
 /// Which runs; the default is all of them. A list that is empty asks nothing; one with several
 /// words takes runs that have any of them. All that is asked must hold.
@@ -37,6 +38,9 @@ pub struct RunFilter {
     pub before_unix_ms: Option<i64>,
     /// Start of the session's id, in upper or lower case.
     pub session: Option<String>,
+    /// Those that any of these selectors may mean, as far as SQLite can tell; which of them each
+    /// does mean is [`Selector::select`]'s.
+    pub selectors: Vec<Selector>,
     /// Only the newest so many.
     pub limit: Option<u32>,
 }
@@ -94,7 +98,72 @@ impl RunFilter {
                 .push(")) = ")
                 .push_bind(start);
         }
+        if !self.selectors.is_empty() {
+            query.push(" and (false");
+            for selector in &self.selectors {
+                query.push(" or (true");
+                push_selector(query, selector);
+                query.push(")");
+            }
+            query.push(")");
+        }
     }
+
+    /// Appends order and limit: the newest first.
+    pub(super) fn push_order(&self, query: &mut QueryBuilder<Sqlite>) {
+        query.push(" order by run.created_unix_ms desc, run.run_id desc");
+        if let Some(limit) = self.limit {
+            query.push(" limit ").push_bind(limit);
+        }
+    }
+}
+
+/// What a run must have for a selector to mean it. Builds are left to the caller.
+fn push_selector(query: &mut QueryBuilder<Sqlite>, selector: &Selector) {
+    match &selector.head {
+        Head::Chapter(name) | Head::Engine(name) => equal(query, "run.engine", name),
+        Head::Label(label) => equal(query, "session.label", label),
+        Head::Url(_) => {
+            equal(
+                query,
+                "json_extract(run.spec_json, '$.arm.engine.kind')",
+                "url",
+            );
+        }
+        Head::Run(prefix) => begins(query, "run.run_id", prefix),
+        Head::Session(prefix) => begins(query, "run.session_id", prefix),
+        // Not in the database.
+        Head::File(_) => {
+            query.push(" and false");
+        }
+    }
+    if let Some(mode) = &selector.mode {
+        equal(query, "run.mode", &word(mode));
+    }
+    if let Some(agent) = &selector.agent {
+        equal(query, "run.agent_name", agent);
+    }
+    if let Some(arm) = &selector.arm {
+        equal(query, "run.arm_letter", arm);
+    }
+}
+
+fn equal(query: &mut QueryBuilder<Sqlite>, column: &'static str, word: &str) {
+    query.push(" and ").push(column).push(" = ");
+    query.push_bind(word.to_owned());
+}
+
+/// An id that begins with these letters, in upper or lower case.
+fn begins(query: &mut QueryBuilder<Sqlite>, column: &'static str, prefix: &str) {
+    let start = prefix.to_ascii_uppercase();
+    // The upper end of the range: no ULID has a character above `Z`.
+    let end = format!("{start}[");
+    query
+        .push(" and ")
+        .push(column)
+        .push(" >= ")
+        .push_bind(start);
+    query.push(" and ").push(column).push(" < ").push_bind(end);
 }
 
 /// The column is one of the words; nothing is asked where there are none.

@@ -4,14 +4,23 @@
 //! only look. What rows mean is in `migrations/`; what is computed from them is left to `stats`.
 
 mod agents;
+mod backup;
+mod check;
 mod client_floor;
+mod columns;
+mod delete;
 mod filter;
+mod lines;
+mod merge;
+mod noise_floor;
 mod open;
 mod rows;
 mod runs;
 mod samples;
 mod server_reports;
 mod sessions;
+mod tables;
+mod whole;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +28,12 @@ use std::path::{Path, PathBuf};
 use sqlx::SqlitePool;
 
 pub use agents::AgentRow;
+pub use check::Checked;
+pub use delete::Deleted;
 pub use filter::RunFilter;
+pub use merge::Merged;
+pub use noise_floor::{FloorKey, NewFloor, NoiseFloors, StoredFloor};
+pub use tables::{HostDocument, RowDocument};
 pub use write::{NewSession, Stored};
 
 /// An open database.
@@ -87,6 +101,14 @@ pub enum StoreError {
         run_id: String,
         /// Which, and what is wrong with it.
         why: String,
+    },
+    /// A run of the same id with other requests.
+    #[error(
+        "run {run_id} is here already with other requests; nothing was imported. One of the two is not what was measured: `controller runs show {run_id}` shows ours"
+    )]
+    OtherContent {
+        /// The run.
+        run_id: String,
     },
     /// Who took samples one by one could not go on.
     #[error(transparent)]

@@ -71,6 +71,25 @@ impl Store {
             // An old file, or one that was only just made: bring it up to date as a writer would.
             Self::open(path).await?.close().await;
         }
+        Self::only_read(path).await
+    }
+
+    /// Opens the file for reading only and leaves its schema as it is, be it of an older version;
+    /// says whether it is up to date. For copies: other questions may ask for columns that it lacks.
+    ///
+    /// # Errors
+    /// As [`Store::open_read`]; [`StoreError::NotOurs`] for a file without tables.
+    pub async fn open_as_is(path: &Path) -> Result<(Self, bool), StoreError> {
+        if !path.exists() {
+            return Err(StoreError::Missing(path.to_path_buf()));
+        }
+        match inspect(path).await? {
+            0 => Err(StoreError::NotOurs(path.to_path_buf())),
+            found => Ok((Self::only_read(path).await?, found == known_version())),
+        }
+    }
+
+    async fn only_read(path: &Path) -> Result<Self, StoreError> {
         let read = options(path).read_only(true);
         let opened = async {
             let pool = pool(read.clone()).await?;

@@ -25,23 +25,41 @@ const SELECT: &str = "select run.*, session.label, session.tags_json, session.co
      left join server_report on server_report.report_id = run.server_report_id \
      left join bench_stats on bench_stats.run_id = run.run_id where true";
 
+/// No wall times, and null where there are no averages.
+const NO_WALLS: &str = "iif(bench_stats.run_id is null, null, '[]') as wall_times_ms";
+
 impl Store {
     /// The runs that `filter` lets through, oldest first.
     ///
     /// # Errors
     /// What SQLite says; a row that cannot be read back.
     pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRecord>, StoreError> {
-        let mut query = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
+        self.selected(SELECT, filter).await
+    }
+
+    /// [`Store::runs`] without the wall time of each request in their averages: a comparison reads
+    /// columns, and of a large run these are most of what a record is.
+    ///
+    /// # Errors
+    /// As [`Store::runs`].
+    pub async fn runs_without_walls(
+        &self,
+        filter: &RunFilter,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let select = SELECT.replace("bench_stats.wall_times_ms", NO_WALLS);
+        self.selected(&select, filter).await
+    }
+
+    async fn selected(
+        &self,
+        select: &str,
+        filter: &RunFilter,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let mut query = sqlx::QueryBuilder::<Sqlite>::new(select);
         filter.push(&mut query);
-        query.push(" order by run.created_unix_ms desc, run.run_id desc");
-        if let Some(limit) = filter.limit {
-            query.push(" limit ").push_bind(limit);
-        }
-        let rows = query
-            .build()
-            .fetch_all(&self.pool)
-            .await
-            .map_err(|error| self.error(&error))?;
+        filter.push_order(&mut query);
+        let rows = query.build().fetch_all(&self.pool).await;
+        let rows = rows.map_err(|error| self.error(&error))?;
         rows.iter().rev().map(|row| self.read_run(row)).collect()
     }
 

@@ -12,6 +12,7 @@ use sqlx::{Row, Sqlite, Transaction};
 
 use super::rows::{count, json, parse_json, parse_word, uncount, word};
 use super::{Store, StoreError};
+use crate::columns::Builder;
 use crate::light::{Blob, Light};
 use crate::record::{RunRecord, RunWithSamples};
 
@@ -41,6 +42,11 @@ impl EncodedSample {
             sample,
             event_times,
         })
+    }
+
+    fn event_times(&self) -> Option<(&str, &[u8])> {
+        let times = self.sample.event_times.as_ref()?;
+        Some((times.encoding.as_str(), self.event_times.as_deref()?))
     }
 
     /// Bytes of what has no bound of its own.
@@ -136,7 +142,8 @@ fn bind<'a>(
 
 /// What is read of each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Columns {
+pub(super) enum Fields {
+    /// All there is.
     All,
     /// Without texts, token ids and hashes.
     Figures,
@@ -155,26 +162,36 @@ const SELECT_FIGURES: &str = "select run_id, warmup, sample_index, due_ns, start
      from sample where run_id = ? order by warmup desc, sample_index";
 
 impl Store {
-    /// Inserts a run's requests as they come, some at a time.
+    /// Inserts a run's requests as they come, some at a time, and the columns that they make.
     pub(super) async fn insert_samples(
         &self,
         transaction: &mut Transaction<'_, Sqlite>,
         run_id: &str,
         mut samples: impl Iterator<Item = Result<Sample, String>>,
     ) -> Result<(), StoreError> {
-        loop {
+        let mut columns = Builder::default();
+        let mut next = || {
             let rows = chunk(&mut samples).map_err(|why| StoreError::BadSample {
                 run_id: run_id.to_owned(),
                 why,
             })?;
-            if rows.is_empty() {
-                return Ok(());
+            for row in &rows {
+                columns.take(&row.sample, row.event_times());
             }
+            Ok(rows)
+        };
+        let mut rows = next()?;
+        while !rows.is_empty() {
             let mut insert = sqlx::QueryBuilder::<Sqlite>::new(INSERT);
             insert.push_values(&rows, |row, encoded| bind(row, run_id, encoded));
-            let done = insert.build().execute(&mut **transaction).await;
+            // SQLite has a thread of its own: the next rows are read while it works.
+            let (done, following) =
+                futures_util::join!(insert.build().execute(&mut **transaction), async { next() });
             done.map_err(|error| self.error(&error))?;
+            rows = following?;
         }
+        self.insert_columns(transaction, run_id, &columns.finish())
+            .await
     }
 
     /// A run's requests in order, warm-up first, with all that is known of them.
@@ -201,7 +218,7 @@ impl Store {
         run_id: &str,
         mut each: impl FnMut(Sample) -> std::io::Result<()>,
     ) -> Result<(), StoreError> {
-        self.each_row(run_id, Columns::All, |sample, blob| {
+        self.each_row(run_id, Fields::All, |sample, blob| {
             each(with_event_times(sample, blob)).map_err(StoreError::Taken)
         })
         .await
@@ -213,7 +230,7 @@ impl Store {
     /// As [`Store::samples`].
     pub async fn with_figures(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
         let mut light = Light::default();
-        self.each_row(&run.run_id, Columns::Figures, |sample, blob| {
+        self.each_row(&run.run_id, Fields::Figures, |sample, blob| {
             light.take(sample, blob.as_ref());
             Ok(())
         })
@@ -250,7 +267,7 @@ impl Store {
     ) -> Result<RunWithSamples, StoreError> {
         let mut gaps = Light::default();
         let mut samples = Vec::new();
-        self.each_row(&run.run_id, Columns::All, |sample, blob| {
+        self.each_row(&run.run_id, Fields::All, |sample, blob| {
             gaps.count(&sample, blob.as_ref());
             samples.push(kept(sample, blob));
             Ok(())
@@ -264,15 +281,15 @@ impl Store {
         })
     }
 
-    async fn each_row(
+    pub(super) async fn each_row(
         &self,
         run_id: &str,
-        columns: Columns,
+        fields: Fields,
         mut each: impl FnMut(Sample, Option<Blob>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let select = match columns {
-            Columns::All => SELECT_ALL,
-            Columns::Figures => SELECT_FIGURES,
+        let select = match fields {
+            Fields::All => SELECT_ALL,
+            Fields::Figures => SELECT_FIGURES,
         };
         let mut rows = sqlx::query(select).bind(run_id).fetch(&self.pool);
         while let Some(row) = rows.try_next().await.map_err(|error| self.error(&error))? {

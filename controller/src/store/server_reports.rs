@@ -1,8 +1,8 @@
 //! What `doctor` found of servers: stored as it came, the newest of a server found by its URL.
 
 use contracts::doctor::ServerReport;
-use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, Sqlite, Transaction};
 use ulid::Ulid;
 
 use super::rows::{json, parse_json, word};
@@ -26,20 +26,11 @@ impl Store {
             created_unix_ms: now_unix_ms,
             report,
         };
-        sqlx::query(
-            "insert into server_report (report_id, url, agent_name, counting, created_unix_ms,
-                                        report_json)
-             values (?, ?, ?, ?, ?, ?)",
-        )
-        .bind(&stored.report_id)
-        .bind(base_url(&stored.report.url))
-        .bind(&stored.agent_name)
-        .bind(word(&stored.report.counting))
-        .bind(stored.created_unix_ms)
-        .bind(json(&stored.report))
-        .execute(&self.pool)
-        .await
-        .map_err(|error| self.error(&error))?;
+        let mut transaction = self.begin().await?;
+        let inserted = insert(&mut transaction, &stored).await;
+        inserted.map_err(|error| self.error(&error))?;
+        let done = transaction.commit().await;
+        done.map_err(|error| self.error(&error))?;
         Ok(stored)
     }
 
@@ -65,6 +56,27 @@ impl Store {
             None => Ok(None),
         }
     }
+}
+
+/// Stores a report; one that is there stays as it is.
+pub(super) async fn insert(
+    transaction: &mut Transaction<'_, Sqlite>,
+    stored: &StoredReport,
+) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert or ignore into server_report (report_id, url, agent_name, counting,
+                                              created_unix_ms, report_json)
+         values (?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&stored.report_id)
+    .bind(base_url(&stored.report.url))
+    .bind(&stored.agent_name)
+    .bind(word(&stored.report.counting))
+    .bind(stored.created_unix_ms)
+    .bind(json(&stored.report))
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
 }
 
 /// The report of a row that has its columns under the names above; none where they are null.

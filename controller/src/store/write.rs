@@ -72,6 +72,8 @@ impl Store {
         let mut transaction = self.begin().await?;
         let stored = async {
             save_host(&mut transaction, host, run.created_unix_ms).await?;
+            // Its earlier runs may have been deleted meanwhile, and the empty session with them.
+            insert_session(&mut transaction, run).await?;
             insert_run(&mut transaction, run).await
         };
         stored.await.map_err(|error| self.error(&error))?;
@@ -171,7 +173,34 @@ pub(super) async fn save_host(
     Ok(())
 }
 
-async fn insert_run(
+/// Stores a run's session as the run tells it; one that is there stays as it is.
+pub(super) async fn insert_session(
+    transaction: &mut Transaction<'_, Sqlite>,
+    run: &RunRecord,
+) -> Result<(), sqlx::Error> {
+    let facts = &run.session;
+    sqlx::query(
+        "insert or ignore into session (session_id, run_order, order_seed, repeat_count, max_extend,
+                                        extended_count, label, tags_json, controller_build,
+                                        created_unix_ms)
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&run.session_id)
+    .bind(&facts.run_order)
+    .bind(count(facts.order_seed))
+    .bind(facts.repeat_count)
+    .bind(facts.max_extend)
+    .bind(facts.extended_count)
+    .bind(&run.label)
+    .bind(json(&run.tags))
+    .bind(&run.controller_build)
+    .bind(facts.created_unix_ms)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+pub(super) async fn insert_run(
     transaction: &mut Transaction<'_, Sqlite>,
     run: &RunRecord,
 ) -> Result<(), sqlx::Error> {
@@ -210,7 +239,7 @@ async fn insert_run(
     Ok(())
 }
 
-async fn update_run(
+pub(super) async fn update_run(
     transaction: &mut Transaction<'_, Sqlite>,
     run_id: &str,
     status: &RunStatus,
@@ -244,7 +273,7 @@ async fn update_run(
     Ok(())
 }
 
-async fn insert_stats(
+pub(super) async fn insert_stats(
     transaction: &mut Transaction<'_, Sqlite>,
     run: &RunRecord,
 ) -> Result<(), sqlx::Error> {
@@ -270,7 +299,7 @@ async fn insert_stats(
     Ok(())
 }
 
-async fn insert_events(
+pub(super) async fn insert_events(
     transaction: &mut Transaction<'_, Sqlite>,
     run_id: &str,
     events: &[RunEvent],

@@ -3,8 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arms;
+#[path = "../store/fixtures.rs"]
+#[expect(dead_code, reason = "the store's tests use all of it")]
+mod fixtures;
 mod home;
 mod loads;
+mod runs;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -101,7 +105,23 @@ fn wrong_command_lines_are_one_line_and_exit_2() {
             &["run", "--chapter", "1", "--agent", "nobody"],
             &["nobody", "controller agents add"],
         ),
-        (&["compare", "ch01"], &["CANDIDATE"]),
+        (&["compare", "ch01"], &["SIDE", "only 1"]),
+        (
+            &["compare", "ch01", "ch02", "--margin", "5"],
+            &["--margin", "less than 100%"],
+        ),
+        (
+            &["compare", "ch01", "ch02", "--alpha", "0.9"],
+            &["--alpha", "0.2"],
+        ),
+        (
+            &["compare", "ch01", "ch02", "--fail-on", "faster"],
+            &["--fail-on", "slower:X%"],
+        ),
+        (
+            &["compare", "ch01", "ch02", "--vs", "next"],
+            &["--vs", "first", "previous"],
+        ),
         (&["compare", "ch01", "bogus"], &["bogus"]),
         (&["agents", "add", "local", "http://x:1"], &["local"]),
         (&["agents", "add", "a b", "http://x:1"], &["a b"]),

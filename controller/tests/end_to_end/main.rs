@@ -8,6 +8,7 @@
 )]
 
 mod builds;
+mod ci;
 mod doctor;
 mod foreign;
 mod interrupts;
@@ -15,3 +16,4 @@ mod lab;
 mod loads;
 mod main_job;
 mod sessions;
+mod slowdown;

@@ -1,11 +1,11 @@
 //! Tests of [`super`]: how answers agree.
 
 use contracts::run::Mode;
+use contracts::sample::Sample;
 
 use super::*;
 use crate::fixtures;
 use crate::record::RunRecord;
-use crate::stats::gaps::GapCounts;
 
 /// A request whose answer is these ids, all of them firm up to `firm_steps`.
 fn answer(index: u32, ids: &[u32], firm_steps: Option<u32>) -> Sample {
@@ -17,14 +17,12 @@ fn answer(index: u32, ids: &[u32], firm_steps: Option<u32>) -> Sample {
 }
 
 fn judged(base: &[Sample], candidate: &[Sample]) -> Outputs {
-    let run: RunRecord = fixtures::run("1", "ch01", Mode::Offline);
-    let gaps = &GapCounts::EMPTY;
-    let of = |samples| Measured {
-        run: &run,
-        samples,
-        gaps,
+    let run = |samples: &[Sample]| {
+        fixtures::finish(fixtures::run("1", "ch01", Mode::Offline), samples.to_vec())
     };
-    judge(&[of(base)], &[of(candidate)])
+    let (base, candidate) = (run(base), run(candidate));
+    let [base, candidate] = [&base, &candidate].map(fixtures::in_comparison);
+    judge(&[base], &[candidate])
 }
 
 #[test]
@@ -124,12 +122,8 @@ fn texts_are_compared_where_ids_are_not_told() {
 fn drawn_answers_are_not_judged() {
     let mut run: RunRecord = fixtures::run("1", "ch01", Mode::Offline);
     run.status.spec.workload.sampling.temperature = 0.7;
-    let samples = [answer(0, &[1], Some(1))];
-    let side = [Measured {
-        gaps: &GapCounts::EMPTY,
-        run: &run,
-        samples: &samples,
-    }];
+    let run = fixtures::finish(run, vec![answer(0, &[1], Some(1))]);
+    let side = [fixtures::in_comparison(&run)];
     let outputs = judge(&side, &side);
     assert_eq!(outputs.compared, 0);
     assert_eq!(outputs.line, "outputs not judged: sampling is not greedy");

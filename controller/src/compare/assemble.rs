@@ -1,0 +1,192 @@
+//! One cell of a comparison, from the pair of sides that was chosen to the words.
+
+use crate::compare::cell::{self, Row, Terms};
+use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
+use crate::compare::doubts;
+use crate::compare::inside;
+use crate::compare::judge::{Floor, Rules, Verdict};
+use crate::compare::lint::{self, Allowed, Reason};
+use crate::compare::overhead::overhead;
+use crate::compare::pairing::{Group, Pair};
+use crate::compare::provenance::provenance;
+use crate::compare::{Input, Inputs, Known, Measured, Options, outputs, workload_words};
+use crate::record::RunRecord;
+use crate::show::compare::verdict;
+
+/// Judges one pair.
+pub(super) fn cell(
+    across_modes: bool,
+    pair: &Pair,
+    inputs: &Inputs,
+    known: &Known<'_>,
+    options: &Options,
+) -> Cell {
+    let base = load(&pair.base, inputs);
+    let candidate = load(&pair.candidate, inputs);
+    let (base_run, candidate_run) = (&pair.base.newest, &pair.candidate.newest);
+    let differences = lint::differences(
+        &with_input(base_run, inputs),
+        &with_input(candidate_run, inputs),
+    );
+    let outputs = outputs::judge(&base, &candidate);
+
+    let mut reasons = pair.reasons.clone();
+    let allowed = Allowed {
+        modes: across_modes,
+        hosts: options.allow_different_hosts,
+    };
+    reasons.extend(lint::reasons(
+        base_run,
+        candidate_run,
+        allowed,
+        &differences,
+    ));
+    let rerun = lint::rerun(base_run, candidate_run, "");
+    for (name, runs) in [("base", &base), ("candidate", &candidate)] {
+        let faults = |run| lint::faults(name, run, &rerun);
+        reasons.extend(runs.iter().flat_map(faults));
+        let bound = |run: &Measured<'_>| lint::client_bound(name, run.run, &rerun);
+        reasons.extend(runs.iter().flat_map(bound));
+    }
+    if outputs.parted > 0 && lint::must_agree(base_run, candidate_run, known.same_tokens) {
+        let reason = Reason::outputs_differ(&outputs, base_run, candidate_run, &rerun);
+        reasons.push(reason);
+    }
+
+    let mut notes = pair.notes.clone();
+    for (name, runs) in [("base", &base), ("candidate", &candidate)] {
+        notes.extend(doubts::doubts(name, runs));
+        notes.extend(inside::warnings(name, runs));
+        notes.extend(outputs::unsteady(name, runs));
+    }
+
+    let kind = kind(base_run, candidate_run);
+    let comparable = reasons.is_empty();
+    let withheld = if comparable {
+        pair.withheld.clone()
+    } else {
+        Vec::new()
+    };
+    let floor = |metric: &str| wider(known, base_run, candidate_run, metric);
+    let why = withheld.join("; ");
+    let terms = Terms {
+        comparable,
+        withheld: (!why.is_empty()).then_some(&why),
+        design: pair.design,
+        rules: Rules {
+            alpha: options.alpha,
+            margin: options.margin,
+            looks: pair.looks,
+        },
+        floor: &floor,
+    };
+    let rows = cell::rows(&base, &candidate, &terms);
+    let primary = rows.iter().filter(|row| row.primary);
+    let noise_floors = primary.filter_map(|row| {
+        Some(NoiseFloor {
+            metric: row.metric.clone(),
+            label: row.label.clone(),
+            floor: floor(&row.metric)?,
+        })
+    });
+    let layer = comparable && kind == CellKind::NetworkLayer;
+    let overall = overall(&rows);
+    Cell {
+        kind,
+        workload_key: base_run.workload_key.clone(),
+        workload: workload_words(&base_run.status.spec.workload),
+        hostname: base_run.hostname.clone(),
+        host_fingerprint: base_run.host_fingerprint.clone(),
+        base: side(&pair.base, &base),
+        candidate: side(&pair.candidate, &candidate),
+        design: pair.design,
+        order: pair.order(),
+        rules: terms.rules,
+        excluded: pair.excluded.clone(),
+        noise_floors: noise_floors.collect(),
+        differences,
+        overhead: layer.then(|| overhead(&base, &candidate, pair.design, &terms.rules)),
+        outputs,
+        provenance: provenance(&pair.base, &pair.candidate, terms.rules),
+        word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),
+        overall,
+        rows,
+        hidden: Vec::new(),
+        withheld,
+        reasons,
+        notes,
+    }
+}
+
+/// The wider floor of the two sides: a verdict must hold against both. None across hosts.
+fn wider(
+    known: &Known<'_>,
+    base: &RunRecord,
+    candidate: &RunRecord,
+    metric: &str,
+) -> Option<Floor> {
+    if base.host_fingerprint != candidate.host_fingerprint {
+        return None;
+    }
+    let floors = [base, candidate].map(|run| (known.floor)(run, metric));
+    let floors = floors.into_iter().flatten();
+    floors.max_by(|a, b| a.log_sd.total_cmp(&b.log_sd))
+}
+
+fn overall(rows: &[Row]) -> Overall {
+    let mut overall = Overall::default();
+    for row in rows.iter().filter(|row| row.primary) {
+        overall.primary += 1;
+        let count = match &row.verdict {
+            Some(Verdict::Faster { .. }) => &mut overall.faster,
+            Some(Verdict::Slower { .. }) => &mut overall.slower,
+            Some(Verdict::Equivalent) => &mut overall.equivalent,
+            Some(Verdict::NoDifferenceShown { .. }) => &mut overall.undecided,
+            Some(Verdict::None { .. }) | None => &mut overall.none,
+        };
+        *count += 1;
+    }
+    overall
+}
+
+pub(super) fn load<'a>(group: &'a Group, inputs: &'a Inputs) -> Vec<Measured<'a>> {
+    group.runs().map(|run| with_input(run, inputs)).collect()
+}
+
+fn with_input<'a>(run: &'a RunRecord, inputs: &'a Inputs) -> Measured<'a> {
+    static NOTHING: Input = Input::EMPTY;
+    let input = inputs.get(&run.run_id).unwrap_or(&NOTHING);
+    Measured { run, input }
+}
+
+/// The same engine in two modes is the layer between them, anything else is two engines.
+fn kind(base: &RunRecord, candidate: &RunRecord) -> CellKind {
+    let (base, candidate) = (&base.status.spec.arm, &candidate.status.spec.arm);
+    if base.engine == candidate.engine && base.mode != candidate.mode {
+        CellKind::NetworkLayer
+    } else {
+        CellKind::Engines
+    }
+}
+
+fn side(group: &Group, runs: &[Measured<'_>]) -> Side {
+    let newest = &group.newest;
+    let provenance = newest.status.provenance.as_ref();
+    let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let succeeded = runs.iter().map(|run| run.input.succeeded).sum();
+    let failed = runs.iter().map(|run| run.input.failed).sum();
+    Side {
+        engine: newest.engine.clone(),
+        mode: newest.status.spec.arm.mode,
+        agent: newest.agent_name.clone(),
+        build: provenance.and_then(|p| p.engine_build.clone()),
+        session_id: newest.session_id.clone(),
+        arm: newest.arm_letter.clone(),
+        name: newest.status.spec.arm.name.clone(),
+        run_ids: group.runs().map(|run| run.run_id.clone()).collect(),
+        requests: count(succeeded),
+        failed_requests: count(failed),
+        created_unix_ms: newest.created_unix_ms,
+        file: newest.file.clone(),
+    }
+}

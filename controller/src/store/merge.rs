@@ -1,0 +1,233 @@
+//! Taking over what another database has and this one has not: by id, so that laptops and labs can
+//! merge both ways, as often as they like.
+//!
+//! The other file is attached for reading only. Each run comes over in a transaction of its own,
+//! its rows as they are: nothing is read into memory. Its schema must be this build's.
+
+use std::path::Path;
+
+use reqwest::Url;
+use serde::Serialize;
+use sqlx::{Connection, QueryBuilder, Row, Sqlite, SqliteConnection};
+
+use super::tables::{columns, overwritten};
+use super::{Store, StoreError};
+
+/// What a merge came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Merged {
+    /// Runs taken over.
+    pub runs: u64,
+    /// Their requests.
+    pub samples: u64,
+    /// Sessions that were not here before.
+    pub sessions: u64,
+    /// Runs that were here already.
+    pub there: u64,
+    /// Runs that had not ended there, and were left.
+    pub under_way: u64,
+}
+
+/// Tables that hold a run's rows, parents first.
+const RUN_TABLES: [&str; 5] = ["run", "bench_stats", "sample", "run_event", "run_columns"];
+
+/// A run that is here already and not the same.
+const OTHER_CONTENT: &str = "select theirs.run_id from source.run theirs \
+     join main.run ours on ours.run_id = theirs.run_id \
+     where ours.state in ('done', 'failed', 'cancelled') \
+       and theirs.state in ('done', 'failed', 'cancelled') \
+       and ours.accepted_unix_ms != 0 and theirs.accepted_unix_ms != 0 \
+       and ours.sample_sha256 is not theirs.sample_sha256 \
+     order by theirs.run_id limit 1";
+
+/// Each of their runs: whether it has ended there, and whether it is here. An end that the
+/// controller made up here (`accepted_unix_ms` 0) gives way to the agent's own.
+const PLAN: &str = "select theirs.run_id, theirs.session_id, \
+       theirs.state in ('done', 'failed', 'cancelled') as ended, \
+       ours.run_id is not null \
+         and ours.state in ('done', 'failed', 'cancelled') \
+         and (ours.accepted_unix_ms != 0 or theirs.accepted_unix_ms = 0) as there \
+     from source.run theirs left join main.run ours on ours.run_id = theirs.run_id \
+     order by theirs.created_unix_ms, theirs.run_id";
+
+impl Store {
+    /// Takes over all runs of `source` that have ended and are not here, with their sessions, hosts,
+    /// reports of servers and floors.
+    ///
+    /// # Errors
+    /// [`StoreError::OtherContent`] if a run of the same id has other requests here, before anything
+    /// is written; what SQLite says.
+    pub async fn merge(&self, source: &Store) -> Result<Merged, StoreError> {
+        let connection = self.pool.acquire().await;
+        let mut connection = connection.map_err(|error| self.error(&error))?;
+        attach(&mut connection, source.path())
+            .await
+            .map_err(|error| StoreError::of(source.path(), &error))?;
+        let merged = self.merge_attached(&mut connection, source).await;
+        let detached = sqlx::query("detach database source")
+            .execute(&mut *connection)
+            .await;
+        let merged = merged?;
+        detached.map_err(|error| self.error(&error))?;
+        Ok(merged)
+    }
+
+    async fn merge_attached(
+        &self,
+        connection: &mut SqliteConnection,
+        source: &Store,
+    ) -> Result<Merged, StoreError> {
+        let theirs = |error: sqlx::Error| StoreError::of(source.path(), &error);
+        let other: Option<String> = sqlx::query_scalar(OTHER_CONTENT)
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(theirs)?;
+        if let Some(run_id) = other {
+            return Err(StoreError::OtherContent { run_id });
+        }
+        let plan = sqlx::query(PLAN).fetch_all(&mut *connection).await;
+        let mut merged = Merged::default();
+        for row in plan.map_err(theirs)? {
+            let (run_id, session_id): (String, String) = (
+                row.try_get("run_id").map_err(theirs)?,
+                row.try_get("session_id").map_err(theirs)?,
+            );
+            if !row.try_get::<bool, _>("ended").map_err(theirs)? {
+                merged.under_way += 1;
+            } else if row.try_get::<bool, _>("there").map_err(theirs)? {
+                merged.there += 1;
+            } else {
+                let taken = take_run(connection, &run_id, &session_id, &mut merged).await;
+                taken.map_err(|error| self.error(&error))?;
+            }
+        }
+        let floors = take_floors(connection).await;
+        floors.map_err(|error| self.error(&error))?;
+        Ok(merged)
+    }
+}
+
+/// Attaches a file for reading only, as `source`. On read-only media the log's helper files cannot
+/// be made; nobody writes there either.
+async fn attach(connection: &mut SqliteConnection, path: &Path) -> Result<(), sqlx::Error> {
+    let absolute = std::fs::canonicalize(path).map_err(sqlx::Error::Io)?;
+    let url = Url::from_file_path(&absolute)
+        .map_err(|()| sqlx::Error::Configuration("not an absolute path".into()))?;
+    let mut tried = Ok(());
+    for mode in ["mode=ro", "mode=ro&immutable=1"] {
+        let attached = async {
+            sqlx::query("attach database ? as source")
+                .bind(format!("{url}?{mode}"))
+                .execute(&mut *connection)
+                .await?;
+            // Attaching alone does not look into the file.
+            sqlx::query("select 1 from source.sqlite_master limit 1")
+                .execute(&mut *connection)
+                .await
+        };
+        match attached.await {
+            Ok(_) => return Ok(()),
+            Err(error) => tried = Err(error),
+        }
+        // Where the first try came as far as attaching it.
+        let detach = sqlx::query("detach database source");
+        detach.execute(&mut *connection).await.ok();
+    }
+    tried
+}
+
+async fn take_run(
+    connection: &mut SqliteConnection,
+    run_id: &str,
+    session_id: &str,
+    merged: &mut Merged,
+) -> Result<(), sqlx::Error> {
+    let mut transaction = connection.begin_with("begin immediate").await?;
+    sqlx::query("delete from main.run where run_id = ?")
+        .bind(run_id)
+        .execute(&mut *transaction)
+        .await?;
+    let host = "host_fingerprint in (select host_fingerprint from source.run where run_id = ";
+    take_host(&mut transaction, host, run_id).await?;
+    let known: Option<i64> = sqlx::query_scalar("select 1 from main.session where session_id = ?")
+        .bind(session_id)
+        .fetch_optional(&mut *transaction)
+        .await?;
+    let mut session = copy(&mut transaction, "insert", "session").await?;
+    session.push(" where session_id = ").push_bind(session_id);
+    // Whoever extended it last knows how often.
+    session.push(
+        " on conflict (session_id) do update \
+         set extended_count = max(extended_count, excluded.extended_count)",
+    );
+    session.build().execute(&mut *transaction).await?;
+    let mut report = copy(&mut transaction, "insert or ignore", "server_report").await?;
+    report
+        .push(" where report_id in (select server_report_id from source.run where run_id = ")
+        .push_bind(run_id)
+        .push(")");
+    report.build().execute(&mut *transaction).await?;
+    let mut samples = 0;
+    for table in RUN_TABLES {
+        let mut rows = copy(&mut transaction, "insert", table).await?;
+        rows.push(" where run_id = ").push_bind(run_id);
+        let done = rows.build().execute(&mut *transaction).await?;
+        if table == "sample" {
+            samples = done.rows_affected();
+        }
+    }
+    transaction.commit().await?;
+    merged.runs += 1;
+    merged.samples += samples;
+    merged.sessions += u64::from(known.is_none());
+    Ok(())
+}
+
+/// Floors of all their hosts: for each metric the newer noise floor stays.
+async fn take_floors(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    let mut transaction = connection.begin_with("begin immediate").await?;
+    for table in ["noise_floor", "client_floor"] {
+        let hosts =
+            format!("host_fingerprint in (select host_fingerprint from source.{table} where '' = ");
+        take_host(&mut transaction, &hosts, "").await?;
+    }
+    let sets = overwritten(&columns(&mut transaction, "noise_floor").await?);
+    let mut noise = copy(&mut transaction, "insert", "noise_floor").await?;
+    noise.push(" where true on conflict (host_fingerprint, engine, mode, workload_key, metric)");
+    noise.push(" do update set ").push(sets);
+    noise.push(" where excluded.measured_unix_ms > measured_unix_ms");
+    noise.build().execute(&mut *transaction).await?;
+    let mut client = copy(&mut transaction, "insert or ignore", "client_floor").await?;
+    client.build().execute(&mut *transaction).await?;
+    transaction.commit().await
+}
+
+/// Hosts for which `condition`, a parameter and a closing bracket hold. One that is known by its
+/// name alone (from an old export) gets its facts.
+async fn take_host(
+    connection: &mut SqliteConnection,
+    condition: &str,
+    parameter: &str,
+) -> Result<(), sqlx::Error> {
+    let sets = overwritten(&columns(&mut *connection, "host").await?);
+    let mut host = copy(connection, "insert", "host").await?;
+    host.push(" where ").push(condition).push_bind(parameter);
+    host.push(") on conflict (host_fingerprint) do update set ");
+    host.push(sets).push(" where host.platform = ''");
+    host.build().execute(connection).await?;
+    Ok(())
+}
+
+/// `insert into main.T (…) select … from source.T`; conditions follow.
+async fn copy(
+    connection: &mut SqliteConnection,
+    verb: &'static str,
+    table: &'static str,
+) -> Result<QueryBuilder<Sqlite>, sqlx::Error> {
+    let columns = columns(connection, table).await?.join(", ");
+    let mut query = QueryBuilder::<Sqlite>::new(verb);
+    query.push(" into main.").push(table);
+    query.push(" (").push(&columns).push(") select ");
+    query.push(&columns).push(" from source.").push(table);
+    Ok(query)
+}
