@@ -11,4 +11,5 @@ mod noise;
 mod opening;
 mod reading;
 mod reports;
+mod sessions;
 mod storing;

@@ -1,5 +1,4 @@
 //! Tests of [`super`]: looks and plans.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use contracts::run::{Mode, RunState};
 
