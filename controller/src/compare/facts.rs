@@ -1,6 +1,5 @@
 //! What is known of a run, as named words: two runs differ where these words do.
 
-use contracts::generate::SamplingParams;
 use contracts::run::{AllowFailures, Device, RunSpec, Workload};
 use contracts::sample::TokenSource;
 use serde::Serialize;
@@ -58,7 +57,7 @@ pub fn workload_facts(workload: &Workload) -> Vec<Fact> {
         of("prompts", work::prompts(&workload.prompts)),
         of("endpoint", words::snake(&workload.endpoint)),
         of("max_tokens", sampling.max_tokens.to_string()),
-        of("sampling", self::sampling(sampling)),
+        of("sampling", work::sampling(sampling)),
         of("load", work::load(&workload.load)),
         of("n_runs", workload.n_runs.to_string()),
         of("duration", duration(workload.duration_ms)),
@@ -221,61 +220,6 @@ fn threads(spec: &RunSpec, in_use: Option<u32>) -> String {
         Some(n) => n.to_string(),
         None => "all".to_owned(),
     }
-}
-
-/// `greedy`, or every parameter that is not at its neutral value.
-pub(super) fn sampling(sampling: &SamplingParams) -> String {
-    let plain = SamplingParams::default();
-    let mut parts = Vec::new();
-    if sampling.is_greedy() {
-        parts.push("greedy".to_owned());
-    } else {
-        parts.push(format!("temperature {}", sampling.temperature));
-        if sampling.top_k != plain.top_k {
-            parts.push(format!("top_k {}", sampling.top_k));
-        }
-        if sampling.top_p != plain.top_p {
-            parts.push(format!("top_p {}", sampling.top_p));
-        }
-        if sampling.min_p != plain.min_p {
-            parts.push(format!("min_p {}", sampling.min_p));
-        }
-        parts.push(format!("seed {}", sampling.seed));
-    }
-    for (name, value, neutral) in [
-        (
-            "repetition_penalty",
-            sampling.repetition_penalty,
-            plain.repetition_penalty,
-        ),
-        (
-            "presence_penalty",
-            sampling.presence_penalty,
-            plain.presence_penalty,
-        ),
-        (
-            "frequency_penalty",
-            sampling.frequency_penalty,
-            plain.frequency_penalty,
-        ),
-    ] {
-        if value != neutral {
-            parts.push(format!("{name} {value}"));
-        }
-    }
-    if !sampling.logit_bias.is_empty() {
-        parts.push(format!("logit_bias {:?}", sampling.logit_bias));
-    }
-    if !sampling.stop.is_empty() {
-        parts.push(format!("stop {:?}", sampling.stop));
-    }
-    if let Some(n) = sampling.logprobs {
-        parts.push(format!("logprobs {n}"));
-    }
-    if sampling.ignore_eos {
-        parts.push("ignore_eos".to_owned());
-    }
-    parts.join(" ")
 }
 
 fn allow_failures(allowed: &AllowFailures) -> String {

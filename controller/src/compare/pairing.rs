@@ -7,19 +7,20 @@
 //! is [`super::lint`]'s business.
 
 mod blocks;
+mod cells;
 mod choose;
 mod evidence;
+mod pair;
 mod rules;
 
-use contracts::run::{Mode, RunState};
-use serde::Serialize;
+use contracts::run::RunState;
 
-use crate::compare::judge::Design;
-use crate::compare::lint::Reason;
 use crate::compare::{CompareError, Options};
 use crate::record::RunRecord;
 use crate::selector::{Head, Selector};
+use cells::{Open, cells, nearest};
 use choose::Ask;
+pub use pair::{Excluded, Group, Pair};
 pub use rules::{FOREIGN_CPU_CONTAMINATED, unusable};
 
 /// The runs to be compared.
@@ -35,81 +36,6 @@ pub struct Pairing {
     pub pairs: Vec<Pair>,
     /// What was left out, one line each.
     pub notes: Vec<String>,
-}
-
-/// The two sides of one cell.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Pair {
-    /// What is compared with.
-    pub base: Group,
-    /// What is judged.
-    pub candidate: Group,
-    /// How their runs stand against each other: paired, the i-th run of one side and the i-th of
-    /// the other share a block.
-    pub design: Design,
-    /// How often the data may be looked at: 1, and once more for each extension that was declared.
-    pub looks: u32,
-    /// Runs that a rule left out, each with the rule.
-    pub excluded: Vec<Excluded>,
-    /// Why there are numbers and no verdict, each with what to run.
-    pub withheld: Vec<String>,
-    /// What already forbids the comparison.
-    pub reasons: Vec<Reason>,
-    /// Footnotes.
-    pub notes: Vec<String>,
-}
-
-impl Pair {
-    /// In which order the runs of one session ran, A the base, B the candidate: `ABBAABBAAB`. None
-    /// across sessions or hosts.
-    pub fn order(&self) -> Option<String> {
-        let place = |run: &RunRecord| (run.session_id.clone(), run.host_fingerprint.clone());
-        if place(&self.base.newest) != place(&self.candidate.newest) {
-            return None;
-        }
-        let base = self.base.runs().map(|run| (run.position, 'A'));
-        let candidate = self.candidate.runs().map(|run| (run.position, 'B'));
-        let mut order: Vec<(u32, char)> = base.chain(candidate).collect();
-        order.sort_unstable();
-        Some(order.into_iter().map(|(_, letter)| letter).collect())
-    }
-}
-
-/// A run that a rule fixed beforehand left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Excluded {
-    /// The run.
-    pub run_id: String,
-    /// `base` or `candidate`.
-    pub side: &'static str,
-    /// Its block.
-    pub block: u32,
-    /// `it failed (load): …`, `its block's other run failed`, `its GPU was throttled …`
-    pub why: String,
-}
-
-/// Runs of one arm and one build in one session.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Group {
-    /// The newest.
-    pub newest: RunRecord,
-    /// The others, oldest first.
-    pub older: Vec<RunRecord>,
-}
-
-impl Group {
-    /// All its runs, oldest first.
-    pub fn runs(&self) -> impl Iterator<Item = &RunRecord> {
-        self.older.iter().chain(std::iter::once(&self.newest))
-    }
-
-    fn of(runs: &[&RunRecord]) -> Option<Self> {
-        let (newest, older) = runs.split_last()?;
-        Some(Self {
-            newest: (*newest).clone(),
-            older: older.iter().map(|run| (*run).clone()).collect(),
-        })
-    }
 }
 
 impl Pairing {
@@ -132,22 +58,6 @@ impl Pairing {
     }
 }
 
-/// What two runs share when they may stand in one cell. Mode and host are left open where two
-/// different ones are asked for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
-    host_fingerprint: Option<String>,
-    mode: Option<Mode>,
-    workload_key: String,
-}
-
-/// What of a run's cell is left open.
-#[derive(Debug, Clone, Copy)]
-struct Open {
-    modes: bool,
-    hosts: bool,
-}
-
 /// Chooses the runs to compare from all stored ones. Where no cell has both sides, the two newest
 /// groups that agree in most are paired, and the comparison says what differs.
 pub fn pair(
@@ -156,8 +66,13 @@ pub fn pair(
     runs: &[RunRecord],
     options: &Options,
 ) -> Result<Pairing, CompareError> {
-    let base_runs = ended(base, runs)?;
-    let candidate_runs = ended(candidate, runs)?;
+    let mut base_runs = ended(base, runs)?;
+    let mut candidate_runs = ended(candidate, runs)?;
+    let itself = base == candidate;
+    let older = itself && choose::only_newest_session(&mut base_runs);
+    if itself {
+        candidate_runs.clone_from(&base_runs);
+    }
     let across_modes = asks_across_modes((base, &base_runs), (candidate, &candidate_runs));
     let ask = Ask {
         base,
@@ -181,6 +96,11 @@ pub fn pair(
         let candidate_cells = cells(&candidate_runs, open);
         let nearest = nearest(&base_cells, &candidate_cells);
         pairs.extend(nearest.and_then(|(b, c)| ask.choose(b, c)));
+    }
+    if older {
+        notes.push(format!(
+            "left out: older sessions of {base}; session:ID against itself looks at one of them"
+        ));
     }
     pairs.sort_by(|a, b| age(&b.candidate.newest).cmp(&age(&a.candidate.newest)));
     Ok(Pairing {
@@ -269,44 +189,6 @@ fn asks_across_modes(
         (Some(base), Some(candidate)) => base != candidate,
         _ => false,
     }
-}
-
-/// Runs by cell, in the order of the keys.
-fn cells<'a>(runs: &[&'a RunRecord], open: Open) -> Vec<(Key, Vec<&'a RunRecord>)> {
-    let mut cells = std::collections::BTreeMap::<Key, Vec<&RunRecord>>::new();
-    for run in runs {
-        let key = Key {
-            host_fingerprint: (!open.hosts).then(|| run.host_fingerprint.clone()),
-            mode: (!open.modes).then_some(run.status.spec.arm.mode),
-            workload_key: run.workload_key.clone(),
-        };
-        cells.entry(key).or_default().push(run);
-    }
-    let only_cancelled = |runs: &Vec<&RunRecord>| !runs.iter().any(|run| ended_by_itself(run));
-    if cells.values().any(|runs| !only_cancelled(runs)) {
-        cells.retain(|_, runs| !only_cancelled(runs));
-    }
-    cells.into_iter().collect()
-}
-
-type CellRuns<'c, 'a> = (&'c Vec<&'a RunRecord>, &'c Vec<&'a RunRecord>);
-
-/// The two cells that agree in most, host before mode before workload, and are newest.
-fn nearest<'c, 'a>(
-    base: &'c [(Key, Vec<&'a RunRecord>)],
-    candidate: &'c [(Key, Vec<&'a RunRecord>)],
-) -> Option<CellRuns<'c, 'a>> {
-    let all = base
-        .iter()
-        .flat_map(|b| candidate.iter().map(move |c| (b, c)));
-    let newest = |runs: &[&'a RunRecord]| runs.iter().map(|run| age(run)).max();
-    let best = all.max_by_key(|((b, b_runs), (c, c_runs))| {
-        let host = b.host_fingerprint == c.host_fingerprint;
-        let mode = b.mode == c.mode;
-        let workload = b.workload_key == c.workload_key;
-        (host, mode, workload, newest(b_runs), newest(c_runs))
-    });
-    best.map(|((_, b), (_, c))| (b, c))
 }
 
 fn age(run: &RunRecord) -> (i64, &str) {

@@ -1,10 +1,11 @@
 //! A workload in words: its prompts, its load, in lines and in parts.
 
+use contracts::generate::SamplingParams;
 use contracts::run::{Arrival, CacheState, Length, Load, PromptSource, Workload};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::facts::{sampling, short};
+use super::facts::short;
 use crate::show::words;
 
 /// Characters of the first prompt that are shown.
@@ -156,4 +157,59 @@ fn length(length: &Length) -> String {
             high_tokens,
         } => format!("uniform:{low_tokens},{high_tokens}"),
     }
+}
+
+/// `greedy`, or every parameter that is not at its neutral value.
+pub(super) fn sampling(sampling: &SamplingParams) -> String {
+    let plain = SamplingParams::default();
+    let mut parts = Vec::new();
+    if sampling.is_greedy() {
+        parts.push("greedy".to_owned());
+    } else {
+        parts.push(format!("temperature {}", sampling.temperature));
+        if sampling.top_k != plain.top_k {
+            parts.push(format!("top_k {}", sampling.top_k));
+        }
+        if sampling.top_p != plain.top_p {
+            parts.push(format!("top_p {}", sampling.top_p));
+        }
+        if sampling.min_p != plain.min_p {
+            parts.push(format!("min_p {}", sampling.min_p));
+        }
+        parts.push(format!("seed {}", sampling.seed));
+    }
+    for (name, value, neutral) in [
+        (
+            "repetition_penalty",
+            sampling.repetition_penalty,
+            plain.repetition_penalty,
+        ),
+        (
+            "presence_penalty",
+            sampling.presence_penalty,
+            plain.presence_penalty,
+        ),
+        (
+            "frequency_penalty",
+            sampling.frequency_penalty,
+            plain.frequency_penalty,
+        ),
+    ] {
+        if value != neutral {
+            parts.push(format!("{name} {value}"));
+        }
+    }
+    if !sampling.logit_bias.is_empty() {
+        parts.push(format!("logit_bias {:?}", sampling.logit_bias));
+    }
+    if !sampling.stop.is_empty() {
+        parts.push(format!("stop {:?}", sampling.stop));
+    }
+    if let Some(n) = sampling.logprobs {
+        parts.push(format!("logprobs {n}"));
+    }
+    if sampling.ignore_eos {
+        parts.push("ignore_eos".to_owned());
+    }
+    parts.join(" ")
 }

@@ -185,6 +185,14 @@ fn newest_session<'a>(runs: impl Iterator<Item = &'a RunRecord>) -> Option<&'a s
     Some(&newest.session_id)
 }
 
+/// Keeps the runs of the newest session; whether others were left out.
+pub(super) fn only_newest_session(runs: &mut Vec<&RunRecord>) -> bool {
+    let before = runs.len();
+    let newest = newest_session(runs.iter().copied()).map(str::to_owned);
+    runs.retain(|run| Some(&run.session_id) == newest.as_ref());
+    runs.len() < before
+}
+
 /// (letter, engine) of each arm that a side names, in their order.
 type Arms = Vec<(String, String)>;
 
