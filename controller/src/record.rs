@@ -61,6 +61,14 @@ pub struct RunRecord {
     pub file: Option<String>,
 }
 
+impl RunRecord {
+    /// What people call its arm: its name, else its engine's.
+    pub fn called(&self) -> &str {
+        let name = self.status.spec.arm.name.as_deref();
+        name.unwrap_or(&self.engine)
+    }
+}
+
 /// What a list says of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunLine {
@@ -112,14 +120,6 @@ impl RunLine {
             verdict: run.status.validity.verdict,
             label: run.label.clone(),
         }
-    }
-}
-
-impl RunRecord {
-    /// What people call its arm: its name, else its engine's.
-    pub fn called(&self) -> &str {
-        let name = self.status.spec.arm.name.as_deref();
-        name.unwrap_or(&self.engine)
     }
 }
 

@@ -6,7 +6,7 @@ use contracts::host::ChapterFacts;
 use super::{Context, connect, inputs};
 use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
-use crate::compare::{ALPHA, CompareError, Known, MARGIN, Options, Vs, compare};
+use crate::compare::{ALPHA, CompareError, Comparison, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
 use crate::import::{ImportError, Sides, only_files};
 use crate::record::RunRecord;
@@ -70,28 +70,37 @@ enum Against {
 /// A word that is no selector or selects nothing; a metric that is not there; the database.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
-    let options = options(&args);
-    let sides = sides(&args.sides)?;
-    let database = if only_files(&sides) {
-        None
-    } else {
-        Some(connect::open_for_reading(context).await?)
+    let selectors = selectors(&args.sides)?;
+    let store = match only_files(&selectors) {
+        true => None,
+        false => Some(connect::open_for_reading(context).await?),
     };
-    let sources = Sides::open(database, &sides).await.map_err(unread)?;
-    let pairings = options.vs.steps(&sides).into_iter();
-    let pairings: Vec<Pairing> = pairings
-        .map(|(base, candidate)| pair(base, candidate, &sources.runs, &options).map_err(refusal))
-        .collect::<anyhow::Result<_>>()?;
-    let inputs = inputs::load(&sources, &pairings).await?;
-    let floors = noise_floors(sources.database(), &pairings).await?;
-    sources.close().await;
-    let table = local::chapters().unwrap_or_default();
-    let known = Known {
-        same_tokens: &|id| same_tokens(&table, id),
-        floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
-        now_unix_ms: crate::now_unix_ms(),
-    };
-    let mut comparison = compare(&pairings, &inputs, &known, &options);
+    let judged = judged(store.as_ref(), &args, &selectors).await;
+    if let Some(store) = store {
+        store.close().await;
+    }
+    let (comparison, exit) = judged?;
+    out::print(&show::compare::render(&comparison, format)?)?;
+    Ok(exit)
+}
+
+/// Compares what is stored, as `args` say, and gives the exit code that they ask for. Without a
+/// store there are files only.
+///
+/// # Errors
+/// A side that selects nothing; a metric that is not there; the database; a file.
+pub async fn judged(
+    store: Option<&Store>,
+    args: &Args,
+    selectors: &[Selector],
+) -> anyhow::Result<(Comparison, Exit)> {
+    let options = options(args);
+    let sides = Sides::open(store.cloned(), selectors)
+        .await
+        .map_err(unread)?;
+    let comparison = compared(store, &sides, &options, selectors).await;
+    sides.close().await;
+    let mut comparison = comparison?;
     let gate = Gate {
         fail_on_slower: args.fail_on,
         require_verdict: args.require_verdict,
@@ -101,8 +110,31 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
         let shown = comparison.show_only(&args.metric);
         shown.map_err(|error| usage(format!("--metric: {error}")))?;
     }
-    out::print(&show::compare::render(&comparison, format)?)?;
-    Ok(exit)
+    Ok((comparison, exit))
+}
+
+async fn compared(
+    store: Option<&Store>,
+    sides: &Sides,
+    options: &Options,
+    selectors: &[Selector],
+) -> anyhow::Result<Comparison> {
+    let steps = options.vs.steps(selectors).into_iter();
+    let pairings: Vec<Pairing> = steps
+        .map(|(base, candidate)| pair(base, candidate, &sides.runs, options).map_err(refusal))
+        .collect::<anyhow::Result<_>>()?;
+    let inputs = inputs::load(sides, &pairings).await?;
+    let floors = match store {
+        Some(store) => noise_floors(store, &pairings).await?,
+        None => NoiseFloors::new(),
+    };
+    let table = local::chapters().unwrap_or_default();
+    let known = Known {
+        same_tokens: &|id| same_tokens(&table, id),
+        floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
+        now_unix_ms: crate::now_unix_ms(),
+    };
+    Ok(compare(&pairings, &inputs, &known, options))
 }
 
 fn options(args: &Args) -> Options {
@@ -118,7 +150,11 @@ fn options(args: &Args) -> Options {
     }
 }
 
-fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
+/// The sides that words name.
+///
+/// # Errors
+/// A word that is no selector; too many of them.
+pub fn selectors(words: &[String]) -> anyhow::Result<Vec<Selector>> {
     if words.len() > MAX_SIDES {
         return Err(usage(format!(
             "compare takes at most {MAX_SIDES} sides, not {}",
@@ -129,14 +165,8 @@ fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
     words.iter().map(parse).collect()
 }
 
-/// What equal runs of the sides' engines differ by, where somebody measured it: files hold none.
-async fn noise_floors(
-    database: Option<&Store>,
-    pairings: &[Pairing],
-) -> anyhow::Result<NoiseFloors> {
-    let Some(store) = database else {
-        return Ok(NoiseFloors::default());
-    };
+/// What equal runs of the sides' engines differ by, where somebody measured it.
+async fn noise_floors(store: &Store, pairings: &[Pairing]) -> anyhow::Result<NoiseFloors> {
     let pairs = pairings.iter().flat_map(|pairing| &pairing.pairs);
     let groups = pairs.flat_map(|pair| [&pair.base, &pair.candidate]);
     let mut keys: Vec<FloorKey> = groups
@@ -147,6 +177,14 @@ async fn noise_floors(
     Ok(store.noise_floors(&keys).await?)
 }
 
+/// A file that cannot be read as a side is a wrong word; trouble with the database is not.
+fn unread(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::Store(error) => error.into(),
+        error => usage(error.to_string()),
+    }
+}
+
 /// Whether a chapter promises the baseline's tokens; one that is not in our table is taken to: an
 /// answer that differs must be seen, not excused.
 fn same_tokens(table: &[ChapterFacts], id: &str) -> bool {
@@ -154,14 +192,6 @@ fn same_tokens(table: &[ChapterFacts], id: &str) -> bool {
         .iter()
         .find(|chapter| chapter.id == id)
         .is_none_or(|chapter| chapter.same_tokens)
-}
-
-/// A file that cannot be read as a side is a wrong word; trouble with the database is not.
-fn unread(error: ImportError) -> anyhow::Error {
-    match error {
-        ImportError::Store(error) => error.into(),
-        error => usage(error.to_string()),
-    }
 }
 
 /// Selecting nothing is a failure, not a wrong command line: the words were right.

@@ -27,20 +27,74 @@ pub async fn print(
     agents: &[String],
     format: Format,
 ) -> anyhow::Result<Exit> {
-    let local = [LOCAL.to_owned()];
-    let agents = if agents.is_empty() { &local } else { agents };
-    let requests = Requests::of(plan);
-    let time = match sweep {
-        Some(_) => None,
-        None => Some(estimate(context, plan, agents).await?),
-    };
+    let dry = DryRun::of(context, plan, sweep, agents).await?;
     match format {
-        Format::Json => out::print_json(&serde_json::json!({
-            "schema": contracts::SCHEMA,
-            "agents": agents,
+        Format::Json => {
+            let mut document = dry.json();
+            document["schema"] = contracts::SCHEMA.into();
+            out::print_json(&document)?;
+        }
+        Format::Text | Format::Markdown => out::print(&dry.text())?,
+    }
+    Ok(Exit::Done)
+}
+
+/// What would be run.
+pub struct DryRun<'a> {
+    plan: &'a Plan,
+    sweep: Option<&'a Range>,
+    agents: Vec<String>,
+    requests: Requests,
+    time: Option<Estimate>,
+}
+
+impl<'a> DryRun<'a> {
+    /// Looks up how long it took before.
+    ///
+    /// # Errors
+    /// A database that is there and cannot be read.
+    pub async fn of(
+        context: &Context,
+        plan: &'a Plan,
+        sweep: Option<&'a Range>,
+        agents: &[String],
+    ) -> anyhow::Result<Self> {
+        let agents = match agents {
+            [] => vec![LOCAL.to_owned()],
+            named => named.to_vec(),
+        };
+        let time = match sweep {
+            Some(_) => None,
+            None => Some(estimate(context, plan, &agents).await?),
+        };
+        Ok(Self {
+            plan,
+            sweep,
+            agents,
+            requests: Requests::of(plan),
+            time,
+        })
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        text(
+            self.plan,
+            self.sweep,
+            &self.agents,
+            &self.requests,
+            self.time.as_ref(),
+        )
+    }
+
+    /// The same for programs.
+    pub fn json(&self) -> serde_json::Value {
+        let (plan, requests) = (self.plan, &self.requests);
+        serde_json::json!({
+            "agents": self.agents,
             "requests": (requests.warmup, requests.measured),
-            "sweep": sweep,
-            "estimated_ms": time.as_ref().and_then(Estimate::ms),
+            "sweep": self.sweep,
+            "estimated_ms": self.time.as_ref().and_then(Estimate::ms),
             "plan": {
                 "arms": plan.arms,
                 "runs": plan.runs.iter().map(|run| run_json(plan, run)).collect::<Vec<_>>(),
@@ -50,12 +104,8 @@ pub async fn print(
                 "max_extend": plan.request.max_extend,
                 "cooldown_ms": u64::try_from(plan.request.cooldown.as_millis()).unwrap_or(u64::MAX),
             },
-        }))?,
-        Format::Text | Format::Markdown => {
-            out::print(&text(plan, sweep, agents, &requests, time.as_ref()))?;
-        }
+        })
     }
-    Ok(Exit::Done)
 }
 
 fn run_json(plan: &Plan, run: &PlannedRun) -> serde_json::Value {

@@ -60,8 +60,8 @@ enum Command {
     Agents(agents::Args),
     /// The chapters that can be run
     Chapters(chapters::Args),
-    /// Measure the bench's own error on a host
-    Calibrate(calibrate::Args),
+    /// Measure the bench's own error and noise on a host
+    Calibrate(Box<calibrate::Args>),
     /// What a server of others does, and how its tokens can be counted
     Doctor(doctor::Args),
     /// End a run on its agent, keeping what was measured
@@ -130,7 +130,7 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
         Command::Db(args) => db::run(&context, args).await,
         Command::Agents(args) => agents::run(&context, args).await,
         Command::Chapters(args) => chapters::run(&context, args).await,
-        Command::Calibrate(args) => calibrate::run(&context, args).await,
+        Command::Calibrate(args) => calibrate::run(&context, *args).await,
         Command::Doctor(args) => doctor::run(&context, args).await,
         Command::Cancel(args) => cancel::run(&context, args).await,
         Command::Resume(args) => resume::run(&context, args).await,

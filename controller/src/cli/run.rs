@@ -1,7 +1,9 @@
 //! `controller run`: bench chapters or engines, on the built-in agent or on others.
 
 mod extend;
+mod suite;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -26,6 +28,10 @@ const SESSION: &str = "Session";
 pub struct Args {
     #[command(flatten)]
     asked: workload::AskedArgs,
+    /// A TOML file that describes sessions and the gates that judge them
+    #[arg(long, value_name = "FILE", conflicts_with = "extend",
+          conflicts_with_all = workload::flag_ids(), help_heading = SESSION)]
+    suite: Option<PathBuf>,
     #[command(flatten)]
     secrets: SecretArgs,
     /// Run a stored session's arms again and add that to it; it is told by its id or the id's start
@@ -53,7 +59,10 @@ pub struct Args {
 ///
 /// # Errors
 /// Usage, agents, the database; a failed run is an exit code.
-pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+pub async fn run(context: &Context, mut args: Args) -> anyhow::Result<Exit> {
+    if let Some(file) = args.suite.take() {
+        return suite::run(context, &file, args).await;
+    }
     if let Some(session) = args.extend.clone() {
         return extend::run(context, &session, args).await;
     }

@@ -56,8 +56,8 @@ pub(super) fn cell(
     let mut notes = pair.notes.clone();
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
         notes.extend(doubts::doubts(name, runs));
-        notes.extend(outputs::unsteady(name, runs));
         notes.extend(inside::warnings(name, runs));
+        notes.extend(outputs::unsteady(name, runs));
     }
 
     let kind = kind(base_run, candidate_run);
@@ -105,7 +105,7 @@ pub(super) fn cell(
         excluded: pair.excluded.clone(),
         noise_floors: noise_floors.collect(),
         differences,
-        overhead: layer.then(|| overhead(&base, &candidate, &terms)),
+        overhead: layer.then(|| overhead(&base, &candidate, pair.design, &terms.rules)),
         outputs,
         provenance: provenance(&pair.base, &pair.candidate, terms.rules),
         word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),
@@ -182,6 +182,7 @@ fn side(group: &Group, runs: &[Measured<'_>]) -> Side {
         build: provenance.and_then(|p| p.engine_build.clone()),
         session_id: newest.session_id.clone(),
         arm: newest.arm_letter.clone(),
+        name: newest.status.spec.arm.name.clone(),
         run_ids: group.runs().map(|run| run.run_id.clone()).collect(),
         requests: count(succeeded),
         failed_requests: count(failed),

@@ -7,18 +7,20 @@ use std::num::NonZeroU64;
 use contracts::sample::{Sample, TimingSource, TokenSource};
 
 use crate::columns::Columns;
-use crate::compare::inside;
 use crate::compare::reduced::Reduced;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::measured;
+
+/// A run with more requests keeps none of their wall times. What is looked for in them, drift and how
+/// two single runs lie, is there in as many; and each pair of two runs' requests is looked at.
+pub const WALLS_KEPT: usize = 1000;
 
 /// One run of a side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     /// Its values; none of a run without a successful request.
     pub reduced: Option<Reduced>,
-    /// Wall times in the order of the requests; empty of a run with more than
-    /// [`inside::MAX_REQUESTS`].
+    /// Wall times in the order of the requests; empty of a run with more than [`WALLS_KEPT`].
     pub walls_ms: Vec<f64>,
     /// Measured requests that succeeded.
     pub succeeded: u64,
@@ -95,7 +97,7 @@ impl Input {
         let requests = || columns.requests.iter();
         Self {
             reduced: Reduced::of_columns(run, columns),
-            walls_ms: if columns.requests.len() <= inside::MAX_REQUESTS {
+            walls_ms: if columns.requests.len() <= WALLS_KEPT {
                 requests().map(|request| request.wall_ms).collect()
             } else {
                 Vec::new()

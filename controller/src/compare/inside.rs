@@ -1,6 +1,7 @@
 //! What single runs look like inside: drift, neighbours that resemble each other, outliers.
 //!
-//! Told only where it warns, one line a side. It decides nothing: verdicts rest on one value a run.
+//! Told only where it warns, one line a side, of runs that keep their wall times. It decides nothing:
+//! verdicts rest on one value a run.
 
 use crate::compare::Measured;
 use crate::stats::autocorrelation::lag1;
@@ -13,15 +14,11 @@ const DRIFT_WARN: f64 = 0.05;
 const DRIFT_WARN_P: f64 = 0.01;
 /// More outliers than this share of a run's requests are told; of normal values it is 0.7 %.
 const OUTLIERS_WARN: f64 = 0.1;
-/// Runs with more requests are not looked into: it would take longer than all else, and what is
-/// looked for is a run that had not settled, which is a matter of its first requests.
-pub(super) const MAX_REQUESTS: usize = 10_000;
 
 /// What the runs of a side warn of.
 pub(super) fn warnings(side: &str, runs: &[Measured<'_>]) -> Vec<String> {
-    let walls = runs
-        .iter()
-        .map(|run| (run.run.run_id.as_str(), run.input.walls_ms.as_slice()));
+    let walls = runs.iter();
+    let walls = walls.map(|run| (run.run.run_id.as_str(), run.input.walls_ms.as_slice()));
     let walls: Vec<(&str, &[f64])> = walls.filter(|(_, walls)| !walls.is_empty()).collect();
     let all = [drifting(&walls), resembling(&walls), with_outliers(&walls)];
     let told = all.into_iter().flatten();

@@ -12,6 +12,8 @@ use serde::Serialize;
 use crate::stats::holm::holm;
 use evidence::Evidence;
 
+pub use evidence::MIN_FLOOR_RUNS;
+
 /// What a verdict needs, fixed before anyone looks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rules {

@@ -17,6 +17,7 @@ pub mod input;
 mod inside;
 pub mod judge;
 pub mod lint;
+pub mod noise;
 pub mod outputs;
 pub mod overhead;
 pub mod pairing;

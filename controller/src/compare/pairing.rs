@@ -21,7 +21,7 @@ use crate::selector::{Head, Selector};
 use cells::{Open, cells, nearest};
 use choose::Ask;
 pub use pair::{Excluded, Group, Pair};
-pub use rules::FOREIGN_CPU_CONTAMINATED;
+pub use rules::{FOREIGN_CPU_CONTAMINATED, unusable};
 
 /// The runs to be compared.
 #[derive(Debug, Clone, PartialEq)]

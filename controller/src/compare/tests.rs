@@ -100,7 +100,7 @@ fn one_engine_in_two_modes_is_the_layer_between() {
     let cell = &comparison.steps[0].cells[0];
     assert!(comparison.comparable());
     assert_eq!(cell.kind, CellKind::NetworkLayer);
-    assert_eq!(cell.overhead.as_ref().unwrap().median_ms, Some(0.75));
+    assert_eq!(cell.overhead.as_ref().unwrap().median.ms, Some(0.75));
     assert_eq!(cell.differences[0].field, "mode");
 }
 

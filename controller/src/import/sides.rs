@@ -15,19 +15,22 @@ pub struct Sides {
     database: Option<Store>,
     /// By the path as the selector has it.
     files: BTreeMap<String, Source>,
-    /// The runs that a selector may mean, without their wall times: the database's, then each
-    /// file's; each part oldest first.
+    /// All runs: the database's, then each file's; each part oldest first.
     pub runs: Vec<RunRecord>,
 }
 
 /// Whether all of the selectors are about files, so that no database is needed.
 pub fn only_files(selectors: &[Selector]) -> bool {
-    let is_file = |selector: &Selector| matches!(selector.head, Head::File(_));
     selectors.iter().all(is_file)
 }
 
+fn is_file(selector: &Selector) -> bool {
+    matches!(selector.head, Head::File(_))
+}
+
 impl Sides {
-    /// Reads the runs of the database, if one is given, and opens each file that a selector names.
+    /// Reads the runs that the selectors may mean of the database, if one is given, and opens each
+    /// file that a selector names.
     ///
     /// # Errors
     /// What [`ImportError`] has for a file; what the store says.
@@ -40,12 +43,14 @@ impl Sides {
             files: BTreeMap::new(),
             runs: Vec::new(),
         };
-        if let Some(store) = &sides.database {
-            let wanted = RunFilter {
-                selectors: selectors.to_vec(),
+        let stored = selectors.iter().filter(|selector| !is_file(selector));
+        let stored: Vec<Selector> = stored.cloned().collect();
+        if let Some(store) = sides.database.as_ref().filter(|_| !stored.is_empty()) {
+            let filter = RunFilter {
+                selectors: stored,
                 ..RunFilter::default()
             };
-            sides.runs = store.runs_without_walls(&wanted).await?;
+            sides.runs = store.runs_without_walls(&filter).await?;
         }
         for selector in selectors {
             let Head::File(path) = &selector.head else {
@@ -68,11 +73,6 @@ impl Sides {
         Ok(sides)
     }
 
-    /// The database, if there is one.
-    pub fn database(&self) -> Option<&Store> {
-        self.database.as_ref()
-    }
-
     /// The store that has a run's samples and events; none for a run that is not of these sides.
     pub fn store_of(&self, run: &RunRecord) -> Option<&Store> {
         match &run.file {
@@ -81,11 +81,8 @@ impl Sides {
         }
     }
 
-    /// Closes all, and takes copies away.
+    /// Closes the files, and takes copies away. The database stays its owner's to close.
     pub async fn close(self) {
-        if let Some(store) = self.database {
-            store.close().await;
-        }
         for source in self.files.into_values() {
             source.close().await;
         }

@@ -28,7 +28,8 @@ const MISCOUNTED: &str = "select run.run_id, run.sample_count, \
      order by run.run_id limit ?";
 
 impl Store {
-    /// Reads all pages, follows all references and counts each run's requests.
+    /// Reads all pages, follows all references, counts each run's requests and holds its packed
+    /// columns against them.
     ///
     /// # Errors
     /// What SQLite says where it cannot go on.
@@ -67,6 +68,13 @@ impl Store {
                 row.try_get::<i64, _>("sample_count").map_err(error)?,
             ));
         }
+        let odd = self.odd_columns().await?;
+        problems.extend(odd.iter().take(PROBLEMS_MAX as usize).map(|run_id| {
+            format!(
+                "run {run_id}: its packed columns are not those of its requests; \
+                 after `delete from run_columns` they are made anew"
+            )
+        }));
         let (runs, samples) = self.totals().await?;
         Ok(Checked {
             runs,

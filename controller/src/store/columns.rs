@@ -98,6 +98,36 @@ impl Store {
                 Err(why) => tracing::warn!("run {run_id}: its columns are made again: {why}"),
             }
         }
+        let columns = self.columns_of_rows(run_id).await?;
+        columns.warn(run_id);
+        Ok(columns)
+    }
+
+    /// Runs whose stored columns are not what their rows make. Columns of another layout are not
+    /// looked at: nobody reads them.
+    pub(super) async fn odd_columns(&self) -> Result<Vec<String>, StoreError> {
+        let stored: Vec<String> =
+            sqlx::query_scalar("select run_id from run_columns where layout = ? order by run_id")
+                .bind(packed::LAYOUT)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(|error| self.error(&error))?;
+        let mut odd = Vec::new();
+        for run_id in stored {
+            let blob: Vec<u8> =
+                sqlx::query_scalar("select columns from run_columns where run_id = ?")
+                    .bind(&run_id)
+                    .fetch_one(&self.pool)
+                    .await
+                    .map_err(|error| self.error(&error))?;
+            if packed::unpack(&blob).ok() != Some(self.columns_of_rows(&run_id).await?) {
+                odd.push(run_id);
+            }
+        }
+        Ok(odd)
+    }
+
+    async fn columns_of_rows(&self, run_id: &str) -> Result<Columns, StoreError> {
         let mut builder = Builder::default();
         self.each_row(run_id, Fields::All, |sample, blob| {
             let blob = blob.as_ref();
@@ -108,8 +138,6 @@ impl Store {
             Ok(())
         })
         .await?;
-        let columns = builder.finish();
-        columns.warn(run_id);
-        Ok(columns)
+        Ok(builder.finish())
     }
 }

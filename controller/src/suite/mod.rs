@@ -13,6 +13,7 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 
+use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -49,7 +50,7 @@ pub struct Named {
 }
 
 /// Two arms that are compared after the runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gate {
     /// Arm that is compared with.
     pub base: String,
@@ -58,6 +59,7 @@ pub struct Gate {
     /// Only in the session of this workload; none for each.
     pub workload: Option<String>,
     /// Flags of `compare`.
+    #[serde(rename = "flags")]
     pub words: Words,
 }
 
@@ -323,15 +325,17 @@ impl Reader<'_> {
     }
 }
 
-/// A name is a word: it stands in flags, in tables and in gates.
+/// A name stands in flags, in tables and in gates.
 fn check_name(name: &str) -> Result<(), String> {
-    let fits = |c: char| c.is_alphanumeric() || "-_.+".contains(c);
-    if name.is_empty() || !name.chars().all(fits) || name.chars().count() > NAME_CHARS_MAX {
-        return Err(format!(
-            "give 1 to {NAME_CHARS_MAX} letters, digits and any of - _ . +"
-        ));
+    let fits = |c: char| c.is_alphanumeric() || "-_.+ ".contains(c);
+    let edges = name.trim() == name && !name.starts_with('-');
+    let chars = name.chars().count();
+    if (1..=NAME_CHARS_MAX).contains(&chars) && name.chars().all(fits) && edges {
+        return Ok(());
     }
-    Ok(())
+    Err(format!(
+        "give 1 to {NAME_CHARS_MAX} letters, digits, blanks and any of - _ . +"
+    ))
 }
 
 #[cfg(test)]

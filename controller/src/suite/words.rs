@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::{Serialize, Serializer};
 use toml::de::DeValue;
 
 use super::{Key, Kind};
@@ -19,6 +20,13 @@ pub struct Given {
     pub line: usize,
     /// `--n-runs=20`, `--ignore-eos`.
     pub word: String,
+}
+
+impl Given {
+    /// `--n-runs`.
+    pub fn flag(&self) -> &str {
+        self.word.split('=').next().unwrap_or_default()
+    }
 }
 
 impl Words {
@@ -84,6 +92,13 @@ impl Words {
     /// The flags.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|given| given.word.as_str())
+    }
+}
+
+/// In JSON: the flags alone.
+impl Serialize for Words {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.words())
     }
 }
 

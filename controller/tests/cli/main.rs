@@ -3,8 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arms;
+#[path = "../store/fixtures.rs"]
+#[expect(dead_code, reason = "the store's tests use all of it")]
+mod fixtures;
 mod home;
 mod loads;
+mod runs;
+mod suites;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;

@@ -18,3 +18,4 @@ mod main_job;
 mod refusals;
 mod sessions;
 mod slowdown;
+mod suites;

@@ -281,3 +281,11 @@ pub async fn with_run(path: &Path, run_id: &str) -> (Store, RunRecord) {
 pub fn ok(samples: Vec<Sample>) -> impl Iterator<Item = Result<Sample, String>> {
     samples.into_iter().map(Ok)
 }
+
+/// Stores the end of a run, with [`samples`] and [`events`]; gives it as it is then.
+pub async fn finish(store: &Store, run: RunRecord) -> RunRecord {
+    let run = ended(run);
+    let stored = store.finish_run(&run, ok(samples()), &events()).await;
+    assert_eq!(stored.unwrap(), controller::store::Stored::Now);
+    run
+}

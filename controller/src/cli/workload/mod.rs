@@ -26,6 +26,16 @@ use crate::plan::sweep::Range;
 use crate::plan::{Before, RUNS_MAX, Request, slots};
 use crate::values;
 
+/// The ids of all flags here, for what goes with none of them.
+pub fn flag_ids() -> Vec<clap::Id> {
+    let command = AskedArgs::augment_args(clap::Command::new(""));
+    let ids = command.get_arguments().map(|arg| arg.get_id().clone());
+    ids.collect()
+}
+
+/// What one `--arm` takes.
+pub use self::arms::arm_command;
+
 /// All that says what is measured.
 #[derive(Debug, ClapArgs)]
 pub struct AskedArgs {

@@ -7,9 +7,6 @@ use super::{Row, Run, Terms, WithinPair};
 use crate::compare::judge::{self, Better, Effect, Question, Verdict};
 use crate::stats::hodges_lehmann::hodges_lehmann;
 
-/// Most requests of a run for which [`WithinPair`] is computed: it looks at each pair of requests, and
-/// with more of them its interval says ever more precisely what holds of two runs alone.
-const WITHIN_PAIR_REQUESTS: usize = 1000;
 /// Of the interval of [`WithinPair`].
 const WITHIN_PAIR_CONFIDENCE: f64 = 0.95;
 
@@ -79,12 +76,9 @@ fn exploratory(row: &Row, terms: &Terms<'_>) -> Option<Effect> {
     })
 }
 
-/// The wall time's requests of one run against those of another.
+/// The requests of one run against those of another, by their wall times where both kept them.
 fn within_pair(rows: &mut [Row], base: &Run<'_>, candidate: &Run<'_>) {
     let (base, candidate) = (base.walls_ms, candidate.walls_ms);
-    if base.len().max(candidate.len()) > WITHIN_PAIR_REQUESTS {
-        return;
-    }
     if let Some(row) = rows.iter_mut().find(|row| row.metric == "wall_ms_p50")
         && row.ratio.is_some()
     {

@@ -9,8 +9,8 @@ use crate::stats::runs_needed::{MIN_RUNS, log_sd, runs_needed};
 /// Runs a side from which the permutation p is shown: with three, none is below 10 %.
 const MIN_PERMUTED: usize = 4;
 
-/// A/A runs that a noise floor rests on at least.
-const MIN_FLOOR_RUNS: u32 = 5;
+/// A/A runs that a noise floor rests on at least: of fewer, the spread itself is hardly known.
+pub const MIN_FLOOR_RUNS: u32 = 5;
 
 /// A ratio whose noise is known.
 pub(super) struct Evidence {

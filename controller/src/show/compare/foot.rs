@@ -5,6 +5,7 @@ use crate::compare::Cell;
 use crate::compare::cell::Row;
 use crate::compare::judge::Verdict;
 use crate::compare::outputs::FirstDifference;
+use crate::compare::overhead::Cost;
 use crate::compare::provenance::{Build, Provenance};
 use crate::show::words;
 
@@ -53,14 +54,14 @@ fn of_row(row: &Row, cell: &Cell) -> Vec<String> {
     if let Some(note) = &row.note {
         notes.push(note.clone());
     }
-    match &row.verdict {
-        Some(Verdict::NoDifferenceShown {
-            only_holm: true, ..
-        }) => notes.push(format!(
+    if let Some(Verdict::NoDifferenceShown {
+        only_holm: true, ..
+    }) = &row.verdict
+    {
+        notes.push(format!(
             "the interval excludes 1 and only Holm's correction for {} primary metrics stands against a verdict",
             cell.overall.primary
-        )),
-        _ => {}
+        ));
     }
     if let Some(pair) = &row.within_pair {
         notes.push(format!(
@@ -82,18 +83,10 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
     lines.extend(permutation(cell));
     lines.extend(not_shown(cell));
     if let Some(overhead) = &cell.overhead {
-        let of = |ms: Option<f64>, interval: Option<(f64, f64)>| {
-            let ms = ms.map_or("n/a".to_owned(), numbers::signed_ms);
-            let interval = interval.map(|(low, high)| {
-                let [low, high] = [low, high].map(numbers::signed_ms);
-                format!(" [{low}, {high}]")
-            });
-            format!("{ms}{}", interval.unwrap_or_default())
-        };
         lines.push(format!(
             "online − offline, each request: {} (medians), {} (means)",
-            of(overhead.median_ms, overhead.median_interval_ms),
-            of(overhead.mean_ms, overhead.mean_interval_ms)
+            cost(&overhead.median),
+            cost(&overhead.mean)
         ));
     }
     for excluded in &cell.excluded {
@@ -112,6 +105,19 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
     lines.extend(cell.notes.iter().map(|note| format!("note: {note}")));
     lines.push(provenance(&cell.provenance, cell));
     lines
+}
+
+/// `+0.625ms [+0.411ms, +0.839ms]`, or why it has no interval.
+fn cost(cost: &Cost) -> String {
+    let ms = cost.ms.map_or("n/a".to_owned(), numbers::signed_ms);
+    match (cost.interval_ms, &cost.missing) {
+        (Some((low, high)), _) => {
+            let [low, high] = [low, high].map(numbers::signed_ms);
+            format!("{ms} [{low}, {high}]")
+        }
+        (None, Some(missing)) => format!("{ms}, {missing}"),
+        (None, None) => ms,
+    }
 }
 
 /// What was asked not to be shown is in the words and in the exit code all the same.

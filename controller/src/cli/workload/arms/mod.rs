@@ -14,6 +14,7 @@ use self::setup::{Setup, SetupArgs};
 use crate::config::Config;
 use crate::exit::usage;
 
+pub use self::own::arm_command;
 pub use self::setup::HttpArgs;
 
 /// What is judged.

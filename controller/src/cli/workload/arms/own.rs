@@ -1,6 +1,6 @@
 //! `--arm 'NAME: FLAGS'`: one arm with flags of its own.
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use contracts::run::{Arm, EngineRef};
 
 use super::engines::{EngineArgs, is_url};
@@ -28,6 +28,11 @@ struct OwnArgs {
     setup: SetupArgs,
     #[command(flatten)]
     http: HttpArgs,
+}
+
+/// The flags of one arm, as clap has them.
+pub fn arm_command() -> clap::Command {
+    OwnArgs::command()
 }
 
 /// One `--arm`, read.

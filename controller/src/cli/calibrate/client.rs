@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use clap::Args as ClapArgs;
 use contracts::api::ErrorCode;
 use contracts::defaults::CALIBRATE_STREAMS;
 
-use super::{Context, connect};
+use crate::cli::{Context, connect};
 use crate::exit::{Exit, Refusal, usage};
 use crate::fleet::FleetError;
 use crate::out;
@@ -16,37 +15,13 @@ use crate::show::Format;
 use crate::show::floor::{FloorView, render};
 use crate::store::Store;
 
-/// Flags of `calibrate`.
-#[derive(Debug, ClapArgs)]
-pub struct Args {
-    /// The load generator itself, against a server on a known schedule
-    #[arg(long)]
-    client: bool,
-    /// The agent on whose host [default: the one in this program]
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
-    /// text, json or markdown [default: text]
-    #[arg(long)]
-    format: Option<Format>,
-}
-
-/// The command.
+/// Measures, stores and prints.
 ///
 /// # Errors
-/// Usage; the agent is unknown, unreachable, busy or fails; the database.
-pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
-    if !args.client {
-        return Err(usage(
-            "calibrate: name what to calibrate with --client, the load generator's own error; equal runs of one engine against each other (A/A) come with a later version",
-        ));
-    }
-    let format = context.format(args.format)?;
-    let names = connect::names(context, args.agent.into_iter().collect())?;
-    if names.len() > 1 {
-        return Err(usage("--agent: one host at a time is calibrated"));
-    }
+/// The agent is unreachable, busy or fails; the database.
+pub async fn run(context: &Context, names: &[String], format: Format) -> anyhow::Result<Exit> {
     let store = Store::open(&context.db).await?;
-    let measured = measure(context, &store, &names).await;
+    let measured = measure(context, &store, names).await;
     store.close().await;
     let Some(view) = measured? else {
         return Ok(Exit::Interrupted);
