@@ -19,7 +19,8 @@ use crate::show::Format;
 use crate::store::{RunFilter, Store};
 
 /// Flags that say what a session has said already.
-pub const CONFLICTS: [&str; 51] = [
+pub const CONFLICTS: [&str; 52] = [
+    "suite",
     "chapter",
     "engine",
     "url",
