@@ -8,7 +8,7 @@ use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
 use crate::compare::{ALPHA, CompareError, Comparison, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
-use crate::import::{Sides, only_files};
+use crate::import::{ImportError, Sides, only_files};
 use crate::record::RunRecord;
 use crate::selector::Selector;
 use crate::show::{self, Format};
@@ -95,7 +95,9 @@ pub async fn judged(
     selectors: &[Selector],
 ) -> anyhow::Result<(Comparison, Exit)> {
     let options = options(args);
-    let sides = Sides::open(store.cloned(), selectors).await?;
+    let sides = Sides::open(store.cloned(), selectors)
+        .await
+        .map_err(unread)?;
     let comparison = compared(store, &sides, &options, selectors).await;
     sides.close().await;
     let mut comparison = comparison?;
@@ -173,6 +175,14 @@ async fn noise_floors(store: &Store, pairings: &[Pairing]) -> anyhow::Result<Noi
     keys.sort();
     keys.dedup();
     Ok(store.noise_floors(&keys).await?)
+}
+
+/// A file that cannot be read as a side is a wrong word; trouble with the database is not.
+fn unread(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::Store(error) => error.into(),
+        error => usage(error.to_string()),
+    }
 }
 
 /// Whether a chapter promises the baseline's tokens; one that is not in our table is taken to: an

@@ -182,6 +182,7 @@ fn side(group: &Group, runs: &[Measured<'_>]) -> Side {
         build: provenance.and_then(|p| p.engine_build.clone()),
         session_id: newest.session_id.clone(),
         arm: newest.arm_letter.clone(),
+        name: newest.status.spec.arm.name.clone(),
         run_ids: group.runs().map(|run| run.run_id.clone()).collect(),
         requests: count(succeeded),
         failed_requests: count(failed),

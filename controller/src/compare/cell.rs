@@ -130,6 +130,8 @@ pub struct Terms<'t> {
 struct Run<'a> {
     record: &'a RunRecord,
     reduced: Reduced,
+    /// Of its requests, in their order; empty of a run of very many.
+    walls_ms: &'a [f64],
 }
 
 /// All rows. Metrics that neither side has are left out.
@@ -147,6 +149,7 @@ fn reduce<'a>(runs: &[Measured<'a>]) -> Vec<Run<'a>> {
         Some(Run {
             record: run.run,
             reduced: Reduced::of(run)?,
+            walls_ms: &run.input.walls_ms,
         })
     };
     runs.iter().filter_map(of).collect()

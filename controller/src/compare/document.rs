@@ -181,6 +181,9 @@ pub struct Side {
     pub session_id: String,
     /// Arm in that session.
     pub arm: String,
+    /// What the user called that arm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its runs, oldest first.
     pub run_ids: Vec<String>,
     /// Measured requests that succeeded, over all its runs.

@@ -59,8 +59,11 @@ mod tests {
                 run
             })
             .collect();
-        let input = Input::EMPTY;
-        let measured = runs.iter().map(|run| Measured { run, input: &input });
+        let nothing = Input::EMPTY;
+        let measured = runs.iter().map(|run| Measured {
+            run,
+            input: &nothing,
+        });
         assert_eq!(
             doubts("base", &measured.collect::<Vec<_>>()),
             [

@@ -11,11 +11,17 @@ use crate::compare::reduced::Reduced;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::measured;
 
+/// A run with more requests keeps none of their wall times. What is looked for in them, drift and how
+/// two single runs lie, is there in as many; and each pair of two runs' requests is looked at.
+pub const WALLS_KEPT: usize = 1000;
+
 /// One run of a side.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     /// Its values; none of a run without a successful request.
     pub reduced: Option<Reduced>,
+    /// Wall times in the order of the requests; empty of a run with more than [`WALLS_KEPT`].
+    pub walls_ms: Vec<f64>,
     /// Measured requests that succeeded.
     pub succeeded: u64,
     /// Measured requests that failed.
@@ -69,6 +75,7 @@ impl Input {
     /// Nothing was measured.
     pub const EMPTY: Self = Self {
         reduced: None,
+        walls_ms: Vec::new(),
         succeeded: 0,
         failed: 0,
         timing_sources: Vec::new(),
@@ -90,6 +97,11 @@ impl Input {
         let requests = || columns.requests.iter();
         Self {
             reduced: Reduced::of_columns(run, columns),
+            walls_ms: if columns.requests.len() <= WALLS_KEPT {
+                requests().map(|request| request.wall_ms).collect()
+            } else {
+                Vec::new()
+            },
             succeeded: columns.requests.len() as u64,
             failed: columns.failed,
             timing_sources: distinct(requests().filter_map(|r| r.timing_source)),

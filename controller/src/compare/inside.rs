@@ -17,11 +17,9 @@ const OUTLIERS_WARN: f64 = 0.1;
 
 /// What the runs of a side warn of.
 pub(super) fn warnings(side: &str, runs: &[Measured<'_>]) -> Vec<String> {
-    let walls = runs.iter().filter_map(|run| {
-        let reduced = run.input.reduced.as_ref()?;
-        Some((run.run.run_id.as_str(), reduced.walls_ms.as_slice()))
-    });
-    let walls: Vec<(&str, &[f64])> = walls.collect();
+    let walls = runs.iter();
+    let walls = walls.map(|run| (run.run.run_id.as_str(), run.input.walls_ms.as_slice()));
+    let walls: Vec<(&str, &[f64])> = walls.filter(|(_, walls)| !walls.is_empty()).collect();
     let all = [drifting(&walls), resembling(&walls), with_outliers(&walls)];
     let told = all.into_iter().flatten();
     told.map(|what| format!("the {side}'s {what}")).collect()

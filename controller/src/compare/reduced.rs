@@ -1,5 +1,5 @@
-//! One run of a side, reduced once to the values that a comparison's rows are made of: of a long
-//! run's requests nothing is kept.
+//! One run of a side, reduced once to the values that a comparison's rows are made of: of its
+//! requests nothing is kept.
 
 use contracts::run::Mode;
 use contracts::sample::{TimingSource, TokenSource};
@@ -12,10 +12,6 @@ use crate::stats::gaps::GapCounts;
 use crate::stats::mean;
 use crate::stats::quantile::{PERCENTILES, quantile_of, smallest_n, sorted};
 use crate::stats::window::Shape;
-
-/// A run with more requests keeps none of their wall times. What is looked for in them, drift and how
-/// two single runs lie, is there in as many; and each pair of two runs' requests is looked at.
-pub const WALLS_KEPT: usize = 1000;
 
 /// A figure of one run, or why it has none.
 pub type OfRun = Result<f64, Missing>;
@@ -49,8 +45,6 @@ pub struct Reduced {
     pub timing_mixed: bool,
     /// Requests whose tokens are counted by events, and by anything else.
     pub counted_by_events: (bool, bool),
-    /// Its requests' wall times in their order; empty with more than [`WALLS_KEPT`].
-    pub walls_ms: Vec<f64>,
     walls: Quantiles,
     wall_from_due_mean: Option<f64>,
     walls_from_due: Quantiles,
@@ -74,7 +68,6 @@ impl Reduced {
         let column = |of: &dyn Fn(&Request) -> Option<f64>| -> Vec<f64> {
             columns.requests.iter().filter_map(of).collect()
         };
-        let walls_ms = column(&|r| Some(r.wall_ms));
         let walls_from_due = column(&|r| r.wall_from_due_ms());
         let mut sources = columns.requests.iter().filter_map(|r| r.timing_source);
         let timing = sources.next();
@@ -88,12 +81,7 @@ impl Reduced {
                 tokens().any(|source| source != TokenSource::Events),
             ),
             timing_mixed: sources.any(|source| Some(source) != timing),
-            walls: Quantiles::of(&walls_ms),
-            walls_ms: if walls_ms.len() > WALLS_KEPT {
-                Vec::new()
-            } else {
-                walls_ms
-            },
+            walls: Quantiles::of(&column(&|r| Some(r.wall_ms))),
             wall_from_due_mean: mean(&walls_from_due),
             walls_from_due: Quantiles::of(&walls_from_due),
             ttfts: Quantiles::of(&column(&|r| r.ttft_ms)),

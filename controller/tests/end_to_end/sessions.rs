@@ -133,6 +133,14 @@ fn option_sets_are_arms_with_names() {
         }
     }
     assert_eq!(distinct(&exported, "/run/workload_key").len(), 1);
+    let session = exported[0]["run"]["session_id"].as_str().unwrap();
+    let sides = ["a", "b"].map(|arm| format!("session:{session}#{arm}"));
+    let compared = lab.run(&["compare", &sides[0], &sides[1]]);
+    let compared = String::from_utf8(compared.stdout).unwrap();
+    assert!(
+        compared.contains("compare quick (base) → slow, online"),
+        "{compared}"
+    );
 }
 
 #[test]

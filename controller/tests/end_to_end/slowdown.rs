@@ -58,6 +58,25 @@ fn eight_percent_are_found_slower_with_five_runs_a_side() {
         &["compare", "fake#b", "fake#a", "--fail-on", "slower:5%"],
     );
     assert!(faster.contains("FASTER by "), "{faster}");
+    // An export of a colleague's is a side like any other, and needs no database.
+    let export = lab.path("lab.json");
+    let export = export.to_str().unwrap();
+    lab.expect(0, &["runs", "export", "--output", export]);
+    let [base, slower] = ["a", "b"].map(|arm| format!("file:{export}#{arm}"));
+    let none = lab.path("none.db");
+    let none = none.to_str().unwrap();
+    let words = [
+        "compare",
+        "--db",
+        none,
+        &base,
+        &slower,
+        "--fail-on",
+        "slower:5%",
+    ];
+    let of_files = lab.expect(10, &words);
+    assert!(of_files.contains("SLOWER by "), "{of_files}");
+    assert!(of_files.contains(&format!("from {export}")), "{of_files}");
     // A metric that is not shown is judged all the same.
     compare(10, &["--fail-on", "slower:5%", "--metric", "output_tokens"]);
     compare(2, &["--metric", "walls"]);

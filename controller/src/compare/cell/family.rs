@@ -78,7 +78,7 @@ fn exploratory(row: &Row, terms: &Terms<'_>) -> Option<Effect> {
 
 /// The requests of one run against those of another, by their wall times where both kept them.
 fn within_pair(rows: &mut [Row], base: &Run<'_>, candidate: &Run<'_>) {
-    let (base, candidate) = (&base.reduced.walls_ms, &candidate.reduced.walls_ms);
+    let (base, candidate) = (base.walls_ms, candidate.walls_ms);
     if let Some(row) = rows.iter_mut().find(|row| row.metric == "wall_ms_p50")
         && row.ratio.is_some()
     {

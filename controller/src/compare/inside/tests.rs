@@ -14,8 +14,8 @@ fn told(runs: &[Vec<f64>]) -> Vec<String> {
             fixtures::with_walls(run, walls)
         })
         .collect();
-    let measured: Vec<Measured<'_>> = runs.iter().map(fixtures::in_comparison).collect();
-    warnings("base", &measured)
+    let measured = runs.iter().map(fixtures::in_comparison);
+    warnings("base", &measured.collect::<Vec<_>>())
 }
 
 /// Up, down, and a little of a third thing: neighbours differ, and nothing moves.

@@ -3,7 +3,7 @@
 //! None of them looks at what a run measured: a run is never left out because it was slow.
 
 use contracts::host::HostState;
-use contracts::run::{Device, RunState};
+use contracts::run::{Arm, Device, RunState};
 
 use crate::record::RunRecord;
 use crate::show::words;
@@ -104,12 +104,19 @@ fn on_gpu(state: &HostState, index: u32, when: &str) -> Option<String> {
 pub fn unusable(run: &RunRecord) -> Option<String> {
     let disturbed = || contaminated(run).map(Fault::Contaminated);
     Some(broken(run).or_else(disturbed)?.words())
+
+/// A run's arm without the name that a user gave it, which says nothing of what it does.
+fn unnamed(run: &RunRecord) -> Arm {
+    Arm {
+        name: None,
+        ..run.status.spec.arm.clone()
+    }
 }
 
 /// What keeps a run from being pooled with the side's newest: another build, model, definition or
 /// spec. What a run does not know of itself keeps it from nothing.
 pub(super) fn unlike(run: &RunRecord, newest: &RunRecord) -> Option<String> {
-    if run.status.spec.arm != newest.status.spec.arm {
+    if unnamed(run) != unnamed(newest) {
         return Some("other options of its engine".to_owned());
     }
     let provenance = run.status.provenance.as_ref()?;

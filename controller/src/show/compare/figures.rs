@@ -62,9 +62,14 @@ fn line(row: &Row, cell: &Cell, comparable: bool, notes: &mut Footnotes) -> Vec<
     line
 }
 
-/// What tells the two columns apart: the engine, else the mode, else the arm, else the place.
+/// What tells the two columns apart: names that the user gave, else the engine, else the mode, else
+/// the arm, else the place.
 pub(super) fn column(side: &Side, cell: &Cell) -> String {
     let (base, candidate) = (&cell.base, &cell.candidate);
+    let named = base.name != candidate.name;
+    if let Some(name) = side.name.as_ref().filter(|_| named) {
+        return name.clone();
+    }
     if base.engine != candidate.engine {
         return side.engine.clone();
     }

@@ -54,14 +54,14 @@ fn of_row(row: &Row, cell: &Cell) -> Vec<String> {
     if let Some(note) = &row.note {
         notes.push(note.clone());
     }
-    match &row.verdict {
-        Some(Verdict::NoDifferenceShown {
-            only_holm: true, ..
-        }) => notes.push(format!(
+    if let Some(Verdict::NoDifferenceShown {
+        only_holm: true, ..
+    }) = &row.verdict
+    {
+        notes.push(format!(
             "the interval excludes 1 and only Holm's correction for {} primary metrics stands against a verdict",
             cell.overall.primary
-        )),
-        _ => {}
+        ));
     }
     if let Some(pair) = &row.within_pair {
         notes.push(format!(

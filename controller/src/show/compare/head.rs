@@ -20,10 +20,8 @@ pub(super) fn title(cell: &Cell) -> String {
             words::snake(&candidate.mode)
         ),
         CellKind::Engines if base.mode == candidate.mode => {
-            let names = [base, candidate].map(|side| match base.engine == candidate.engine {
-                true => figures::column(side, cell).replace(" (base)", ""),
-                false => side.engine.clone(),
-            });
+            let names =
+                [base, candidate].map(|side| figures::column(side, cell).replace(" (base)", ""));
             format!(
                 "{} (base) → {}, {}",
                 names[0],

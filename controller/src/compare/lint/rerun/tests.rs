@@ -5,7 +5,7 @@ use contracts::generate::SamplingParams;
 use contracts::run::{Arrival, CacheState, Dtype, Endpoint, Length, Load, PromptSource};
 
 use super::*;
-use crate::cli::tests::workload_key_of;
+use crate::cli::tests::{assert_can_be_run, workload_key_of};
 use crate::fixtures;
 
 /// What every command ends with here.
@@ -39,6 +39,7 @@ fn url(url: &str) -> RunRecord {
 
 fn arms(base: &RunRecord, candidate: &RunRecord) -> String {
     let command = rerun(base, candidate, "");
+    assert_can_be_run(&command);
     let arms = command.strip_prefix("run `controller run ").unwrap();
     arms.strip_suffix(REST).unwrap().trim_end().to_owned()
 }
