@@ -11,6 +11,7 @@ pub mod event_times;
 pub mod exit;
 pub mod export;
 pub mod fleet;
+pub mod history;
 pub mod import;
 pub mod light;
 #[cfg(feature = "local")]

@@ -12,6 +12,7 @@ mod connect;
 mod db;
 mod doctor;
 mod dry_run;
+mod history;
 mod inputs;
 mod measure;
 mod plan_words;
@@ -52,6 +53,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Compare two sides of what is stored
     Compare(compare::Args),
+    /// Runs over time and builds, and the steps where their level changed
+    History(history::Args),
     /// List, show, export, import or delete what is stored
     Runs(Box<runs::Args>),
     /// The database as a file: check it, copy it
@@ -126,6 +129,7 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Run(args) => run::run(&context, *args).await,
         Command::Compare(args) => compare::run(&context, args).await,
+        Command::History(args) => history::run(&context, args).await,
         Command::Runs(args) => runs::run(&context, *args).await,
         Command::Db(args) => db::run(&context, args).await,
         Command::Agents(args) => agents::run(&context, args).await,

@@ -11,6 +11,8 @@ mod choose;
 mod evidence;
 mod rules;
 
+pub(crate) use rules::contaminated;
+
 use contracts::run::{Mode, RunState};
 use serde::Serialize;
 

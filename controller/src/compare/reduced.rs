@@ -153,7 +153,7 @@ impl Quantiles {
 }
 
 /// A mean that is 0.0 says "not measured".
-pub(super) fn unless_zero(ms: f64) -> OfRun {
+pub(crate) fn unless_zero(ms: f64) -> OfRun {
     if ms == 0.0 {
         Err(Missing::NotMeasured)
     } else {

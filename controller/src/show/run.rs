@@ -10,6 +10,7 @@ use crate::show::table::{footnotes, run_table, title};
 use crate::show::{Format, figures, grid, pretty, words};
 use crate::stats::online::Online;
 use crate::stats::quantile::{PERCENTILES, Percentile, percentile};
+use crate::stats::steadiness::Steadiness;
 
 /// What the JSON of one run holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,6 +21,9 @@ pub struct RunView<'a> {
     pub run: &'a RunRecord,
     /// Percentiles of the wall time in ms.
     pub wall_ms_percentiles: Vec<NamedPercentile>,
+    /// What the wall times of its requests, in order, say of each other; none of fewer than three.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steadiness: Option<Steadiness>,
     /// All figures of an online run, in numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures: Option<Online>,
@@ -54,6 +58,7 @@ pub fn view<'a>(record: &'a RunRecord, run: &RunWithSamples) -> RunView<'a> {
                 percentile: percentile(walls, q),
             })
             .to_vec(),
+        steadiness: Steadiness::of(walls).ok(),
         figures: Online::of(run),
         footnotes: footnotes(run)
             .iter()
@@ -170,8 +175,10 @@ fn sections(view: &RunView<'_>) -> Vec<Section> {
     });
     let server = view.run.server_report.as_ref();
     let server = server.map(|stored| ("server", super::doctor::rows(stored)));
+    let mut wall_time: Vec<(String, String)> = percentiles.collect();
+    wall_time.extend(view.steadiness.iter().flat_map(super::steadiness::rows));
     let mut sections = vec![
-        ("wall time", percentiles.collect()),
+        ("wall time", wall_time),
         ("run", super::detail::identity(view.run)),
         ("workload", super::detail::workload(view.run)),
         ("provenance", super::detail::provenance(view.run)),

@@ -61,6 +61,15 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// `p = 0.021`, `p < 0.001`: it is never 0.
+pub fn p_value(p: f64) -> String {
+    if p < 0.001 {
+        "p < 0.001".to_owned()
+    } else {
+        format!("p = {p:.3}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +87,7 @@ mod tests {
         assert_eq!(bytes(120 << 20), "120 MiB");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(percent(0.062), "6.2 %");
+        assert_eq!(p_value(0.0021), "p = 0.002");
+        assert_eq!(p_value(1e-9), "p < 0.001");
     }
 }

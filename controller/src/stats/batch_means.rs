@@ -1,6 +1,8 @@
 //! The mean of one long run with an interval: neighbours are put into batches, which are nearly
 //! independent where single values are not.
 
+use serde::Serialize;
+
 use super::error::{StatsError, finite};
 use super::mean;
 use super::student::t_within;
@@ -13,7 +15,7 @@ pub const BATCHES: usize = 10;
 pub const MIN_PER_BATCH: usize = 5;
 
 /// A mean with its interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BatchMeans {
     /// Of the values in the batches.
     pub mean: f64,

@@ -1,12 +1,14 @@
 //! Drift within a run: whether later requests take longer than earlier ones.
 
+use serde::Serialize;
+
 use super::error::{StatsError, finite};
 use super::quantile::{quantile, sorted};
 use super::student::z_above;
 
 /// How a run's values move while it lasts. Neighbours that resemble each other make `trend_p` too
 /// small, so it is a hint to look and decides nothing.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Drift {
     /// Median of the second half / median of the first − 1.
     pub shift: f64,

@@ -3,6 +3,7 @@
 pub mod autocorrelation;
 pub mod batch_means;
 pub mod bench;
+pub mod changes;
 pub mod counts;
 pub mod difference;
 pub mod drift;
@@ -19,6 +20,7 @@ pub mod outliers;
 pub mod permutation;
 pub mod quantile;
 pub mod runs_needed;
+pub mod steadiness;
 mod student;
 pub mod summary;
 pub mod window;

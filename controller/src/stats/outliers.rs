@@ -1,5 +1,7 @@
 //! Values far from the rest: counted and shown, never removed.
 
+use serde::Serialize;
+
 use super::error::{StatsError, at_least, finite};
 use super::quantile::quantile;
 
@@ -7,7 +9,7 @@ use super::quantile::quantile;
 const REACH: f64 = 1.5;
 
 /// Tukey's fences and what lies outside of them.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Outliers {
     /// First quartile − 1.5 interquartile ranges.
     pub low_fence: f64,

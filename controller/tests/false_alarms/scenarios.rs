@@ -51,7 +51,7 @@ const fn unpaired(
 }
 
 /// Two arms that do not differ.
-pub const EQUAL: [Scenario; 14] = [
+pub const EQUAL: [Scenario; 16] = [
     paired("offline, run spread 1 %", 3, |rng, runs| {
         offline(rng, runs, 0.0, 0.0)
     }),
@@ -73,6 +73,8 @@ pub const EQUAL: [Scenario; 14] = [
     paired("offline, drift 3 % over the session", 5, |rng, runs| {
         offline(rng, runs, 0.3, 0.03)
     }),
+    paired("offline, runs in two modes 5 % apart", 3, two_modes),
+    paired("offline, runs in two modes 5 % apart", 5, two_modes),
     paired(
         "online, 8 at a time, neighbours alike by 0.6",
         3,
@@ -170,6 +172,14 @@ fn offline(rng: &mut ChaCha8Rng, runs: usize, rho: f64, drift: f64) -> Vec<Metri
         let level = 1200.0 * factor(rng, 0.01) * (1.0 + drift * place);
         let walls = scaled(ar1(rng, OFFLINE_REQUESTS, 0.03, rho), level);
         [at(&walls, 0.5)]
+    })
+}
+
+/// Each run is either fast or slow, as where memory falls differently from start to start.
+fn two_modes(rng: &mut ChaCha8Rng, runs: usize) -> Vec<Metric> {
+    abba(rng, runs, [Better::Lower], |rng, _| {
+        let mode = if normal(rng) < 0.0 { 1.0 } else { 1.05 };
+        [1200.0 * mode * factor(rng, 0.002)]
     })
 }
 

@@ -6,6 +6,7 @@ mod deleting;
 mod filtering;
 mod fixtures;
 mod floor;
+mod history;
 mod merging;
 mod noise;
 mod opening;

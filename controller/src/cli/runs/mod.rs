@@ -1,7 +1,7 @@
 //! `controller runs`: list and show what is stored; export, import, delete and prune it.
 
 mod export;
-mod filter;
+pub(super) mod filter;
 mod import;
 mod remove;
 

@@ -66,7 +66,7 @@ pub(super) fn broken(run: &RunRecord) -> Option<Fault> {
 }
 
 /// What disturbed a run: others on the CPU, others on its GPU, a GPU that had to slow down.
-pub(super) fn contaminated(run: &RunRecord) -> Option<String> {
+pub(crate) fn contaminated(run: &RunRecord) -> Option<String> {
     let validity = &run.status.validity;
     let foreign = validity.foreign_cpu_during;
     if let Some(share) = foreign.filter(|share| *share > FOREIGN_CPU_CONTAMINATED) {
@@ -104,6 +104,7 @@ fn on_gpu(state: &HostState, index: u32, when: &str) -> Option<String> {
 pub fn unusable(run: &RunRecord) -> Option<String> {
     let disturbed = || contaminated(run).map(Fault::Contaminated);
     Some(broken(run).or_else(disturbed)?.words())
+}
 
 /// A run's arm without the name that a user gave it, which says nothing of what it does.
 fn unnamed(run: &RunRecord) -> Arm {
