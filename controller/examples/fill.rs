@@ -273,7 +273,7 @@ fn sample(run: u32, index: u32) -> Sample {
     let first_us = deltas.first().copied().unwrap_or_default();
     let at = |us: u32| Some(sent_ns + u64::from(us) * 1_000);
     let mut ids: Vec<u32> = (0..TOKENS).map(|i| index % 97 * 40 + i).collect();
-    let parts = run % 4 == 1 && index % PARTS_ONE_IN == 0;
+    let parts = run % 4 == 1 && index.is_multiple_of(PARTS_ONE_IN);
     if let Some(last) = ids.last_mut().filter(|_| parts) {
         *last += 1;
     }

@@ -8,6 +8,8 @@ mod fixtures;
 mod home;
 mod loads;
 mod runs;
+mod stored;
+mod travel;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
