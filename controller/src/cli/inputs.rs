@@ -1,56 +1,52 @@
-//! Reading what a comparison needs: the runs that its sides may mean, and of those that were chosen
-//! what was measured. Sides are of the database or of files.
+//! Reading what a comparison needs of the runs that were chosen for it.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
+use futures_util::stream::{self, StreamExt as _};
 
-use super::{Context, connect};
 use crate::compare::pairing::Pairing;
 use crate::compare::{Input, Inputs, differing};
-use crate::import::{Sides, only_files};
+use crate::import::Sides;
 use crate::record::RunRecord;
-use crate::selector::Selector;
 use crate::store::Store;
 
-/// The runs that the selectors may mean. Where all of them are files, no database is asked for.
-///
-/// # Errors
-/// The database; a file that cannot be read.
-pub async fn sides(context: &Context, selectors: &[Selector]) -> anyhow::Result<Sides> {
-    let database = match only_files(selectors) {
-        true => None,
-        false => Some(connect::open_for_reading(context).await?),
-    };
-    Ok(Sides::open(database, selectors).await?)
-}
+/// Runs that are read and reduced at a time: each takes some ten MB on the way.
+const READ_AT_A_TIME: usize = 4;
 
 /// What was measured in the chosen runs: their columns, and of their answers those that differ.
 ///
 /// # Errors
-/// The database or the file that a run is from.
+/// The database, or a file's.
 pub async fn load(sides: &Sides, pairings: &[Pairing]) -> anyhow::Result<Inputs> {
+    let runs = pairings.iter().flat_map(Pairing::runs);
+    let stored = runs.filter_map(|run| Some((run.run_id.as_str(), (run, sides.store_of(run)?))));
+    let stored: BTreeMap<&str, (&RunRecord, &Store)> = stored.collect();
     let mut inputs = Inputs::new();
-    let mut from = BTreeMap::new();
-    for run in pairings.iter().flat_map(Pairing::runs) {
-        if !inputs.contains_key(&run.run_id) {
-            let store = store_of(sides, run)?;
-            let columns = store.columns(&run.run_id).await?;
-            inputs.insert(run.run_id.clone(), Input::of(run, &columns));
-            from.insert(run.run_id.clone(), store);
-        }
+    let reducing = stored.values().map(|(run, store)| reduce(store, run));
+    let mut reduced = stream::iter(reducing).buffered(READ_AT_A_TIME);
+    while let Some(input) = reduced.next().await {
+        let (run_id, input) = input?;
+        inputs.insert(run_id, input);
     }
     let wanted = differing(pairings, &inputs).into_iter();
     let wanted: Vec<_> = wanted.map(|(id, of)| (id.to_owned(), of)).collect();
     for (run_id, indices) in wanted {
-        if let (Some(input), Some(store)) = (inputs.get_mut(&run_id), from.get(&run_id)) {
+        let input = inputs.get_mut(&run_id);
+        if let (Some(input), Some((_, store))) = (input, stored.get(run_id.as_str())) {
             input.spoken = store.spoken(&run_id, &indices).await?;
         }
     }
     Ok(inputs)
 }
 
-fn store_of<'a>(sides: &'a Sides, run: &RunRecord) -> anyhow::Result<&'a Store> {
-    let store = sides.store_of(run);
-    store.with_context(|| format!("internal: no side has run {}", run.run_id))
+/// One run's columns, reduced beside the reading of the next.
+async fn reduce(store: &Store, run: &RunRecord) -> anyhow::Result<(String, Input)> {
+    let columns = store.columns(&run.run_id).await?;
+    let run = run.clone();
+    let reducing = tokio::task::spawn_blocking(move || {
+        let input = Input::of(&run, &columns);
+        (run.run_id, input)
+    });
+    reducing.await.context("reducing a run")
 }

@@ -2,13 +2,17 @@
 
 use contracts::generate::SamplingParams;
 use contracts::run::{AllowFailures, Device, RunSpec, Workload};
+use contracts::sample::TokenSource;
 use serde::Serialize;
 
 use crate::compare::{Measured, work};
-use crate::show::words;
+use crate::show::{validity, words};
 
 /// Hex digits of a hash that are shown: enough to see that two differ.
 const HASH_SHOWN: usize = 12;
+
+/// The tokenizer that counted a run's tokens, where ours did.
+pub const COUNTED_BY: &str = "counted by tokenizer";
 
 /// Which part of a run a fact belongs to, and so what a difference in it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -107,10 +111,16 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
             // What its server allows; without a report, what was done.
             counting.or(tokens),
         ),
+        fact(Part::Measuring, COUNTED_BY, counted_by(run)),
         fact(
             Part::Measuring,
             "prompt token ids sha256",
             prompt_ids.map(short),
+        ),
+        fact(
+            Part::Measuring,
+            "validity",
+            Some(validity::word(record.status.validity.verdict).to_owned()),
         ),
         fact(
             Part::Measuring,
@@ -123,6 +133,18 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
             Some(record.controller_build.clone()),
         ),
     ]
+}
+
+/// Known only of a run whose tokens our tokenizer counted.
+fn counted_by(run: &Measured<'_>) -> Option<String> {
+    let by_ours = run.input.token_sources.contains(&TokenSource::Tokenizer);
+    let provenance = run.run.status.provenance.as_ref()?;
+    let of_model = provenance
+        .model
+        .as_ref()
+        .map(|model| &model.tokenizer_sha256);
+    let hash = provenance.tokenizer_sha256.as_ref().or(of_model);
+    hash.filter(|_| by_ours).map(|hash| short(hash))
 }
 
 fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {

@@ -1,9 +1,16 @@
 //! From one value a run to words: FASTER, SLOWER, EQUIVALENT, NO DIFFERENCE SHOWN, or why there is none.
 //!
 //! The run is the unit: requests inside one are not independent, and would find differences between
-//! equal engines. All is on the log scale; the rules are those of `docs/compare.md`. Pure.
+//! equal engines. All is on the log scale; the rules are those of `docs/compare.md`. Which method a
+//! metric's runs allow is [`evidence`]'s, the words are [`words`]'. Pure.
+
+mod evidence;
+mod words;
 
 use serde::Serialize;
+
+use crate::stats::holm::holm;
+use evidence::Evidence;
 
 /// What a verdict needs, fixed before anyone looks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -14,6 +21,19 @@ pub struct Rules {
     pub margin: f64,
     /// How often the data may be looked at: each look has alpha / looks.
     pub looks: u32,
+}
+
+impl Rules {
+    /// Half or more of all equal sides would be found different; a margin of nothing is never met.
+    fn check(&self) -> Result<(), String> {
+        if !(self.alpha > 0.0 && self.alpha < 0.5) {
+            return Err(format!("alpha {} is not between 0 and 0.5", self.alpha));
+        }
+        if !(self.margin > 0.0 && self.margin.is_finite()) {
+            return Err(format!("margin {} is not above 0", self.margin));
+        }
+        Ok(())
+    }
 }
 
 /// Which direction of a metric is good.
@@ -65,17 +85,18 @@ pub struct Question<'a> {
 /// What the runs say of one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {
-    /// The effect with its intervals; none where there are too few runs, or values without a log.
+    /// Candidate / base, of geometric means of the runs; none where a value has no log.
+    pub ratio: Option<f64>,
+    /// What surrounds it; none with fewer than three runs a side, or one without a noise floor.
     pub effect: Option<Effect>,
     /// The words.
     pub verdict: Verdict,
 }
 
-/// Candidate / base with what surrounds it.
+/// How sure the ratio is. The intervals are of candidate / base as measured, whichever direction is
+/// good.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Effect {
-    /// Of geometric means of the runs.
-    pub ratio: f64,
     /// At 1 − alpha (per look).
     pub interval: (f64, f64),
     /// At 1 − 2 alpha: inside the margin it shows equivalence.
@@ -92,7 +113,7 @@ pub struct Effect {
     pub df: f64,
     /// `paired t on logs`, `Welch t on logs`, `noise floor`.
     pub method: &'static str,
-    /// Runs a side that would show the margin at this noise with 80 % power; none without spread.
+    /// Runs a side that would show the margin at this noise with 80 % power.
     pub runs_needed: Option<u32>,
 }
 
@@ -122,11 +143,11 @@ pub enum Verdict {
     Equivalent,
     /// None of these.
     NoDifferenceShown {
-        /// Low end of the interval, as a change: −0.012.
+        /// Low end of the interval, as a change of the metric as measured: −0.012.
         low: f64,
         /// High end.
         high: f64,
-        /// Runs a side that the margin needs at this noise.
+        /// Runs a side that the margin needs at this noise, more than there are.
         runs_needed: Option<u32>,
         /// The interval excludes 1 and only Holm stands against it.
         only_holm: bool,
@@ -138,13 +159,47 @@ pub enum Verdict {
     },
 }
 
-/// Judges a family of metrics together: Holm over all of them.
-pub fn judge(family: &[Question<'_>], _rules: &Rules) -> Vec<Judgement> {
-    let none = |_: &Question<'_>| Judgement {
-        effect: None,
-        verdict: Verdict::None {
-            why: "not judged yet".to_owned(),
-        },
-    };
-    family.iter().map(none).collect()
+/// Judges a family of metrics together: Holm over all of them that have a p. A metric whose runs are
+/// too few, without spread or without a log has no verdict and a sentence why.
+pub fn judge(family: &[Question<'_>], rules: &Rules) -> Vec<Judgement> {
+    let alpha = rules.alpha / f64::from(rules.looks.max(1));
+    let evidence: Vec<Result<Evidence, String>> = family
+        .iter()
+        .map(|question| {
+            rules.check()?;
+            Evidence::of(question, alpha, rules.margin)
+        })
+        .collect();
+    let p: Vec<f64> = evidence.iter().flatten().map(|e| e.effect.p).collect();
+    let mut adjusted = holm(&p).unwrap_or_default().into_iter();
+    let judged = family.iter().zip(evidence);
+    judged
+        .map(|(question, evidence)| {
+            let ratio = evidence::ratio_of(question);
+            let (effect, verdict) = match evidence.map(|found| (found, adjusted.next())) {
+                Ok((mut found, Some(p_holm))) => {
+                    found.effect.p_holm = Some(p_holm);
+                    let verdict = words::verdict(&found, question.better, alpha, rules.margin);
+                    (Some(found.effect), verdict)
+                }
+                Ok((found, None)) => (Some(found.effect), none("its p is not a probability")),
+                Err(why) => (None, none(&why)),
+            };
+            Judgement {
+                ratio,
+                effect,
+                verdict,
+            }
+        })
+        .collect()
 }
+
+fn none(why: &str) -> Verdict {
+    Verdict::None {
+        why: why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::panic, reason = "a test fails by panicking")]
+mod tests;

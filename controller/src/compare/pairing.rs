@@ -1,19 +1,26 @@
 //! Which runs stand against each other.
 //!
 //! A cell is one workload on one host in one mode. In each cell that both sides have, the newest
-//! session that holds both is taken, else the newest session of each side; runs of different
-//! builds or arms are never pooled into one side. What may not be compared all the same is
-//! [`super::lint`]'s business.
+//! session that holds both is taken, else the newest session of each side ([`choose`]). Of these
+//! runs [`rules`] and [`blocks`] leave some out, by rules that were fixed before anyone looked;
+//! [`evidence`] says whether what is left may have a verdict. What may not be compared all the same
+//! is [`super::lint`]'s business.
+
+mod blocks;
+mod choose;
+mod evidence;
+mod rules;
 
 use contracts::run::{Mode, RunState};
 use serde::Serialize;
 
 use crate::compare::judge::Design;
-use crate::compare::lint::{Reason, ReasonCode};
+use crate::compare::lint::Reason;
 use crate::compare::{CompareError, Options};
 use crate::record::RunRecord;
 use crate::selector::{Head, Selector};
-use crate::show::words;
+use choose::Ask;
+pub use rules::FOREIGN_CPU_CONTAMINATED;
 
 /// The runs to be compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,11 +44,14 @@ pub struct Pair {
     pub base: Group,
     /// What is judged.
     pub candidate: Group,
-    /// How their runs stand against each other.
+    /// How their runs stand against each other: paired, the i-th run of one side and the i-th of
+    /// the other share a block.
     pub design: Design,
+    /// How often the data may be looked at: 1, and once more for each extension that was declared.
+    pub looks: u32,
     /// Runs that a rule left out, each with the rule.
     pub excluded: Vec<Excluded>,
-    /// Why there are numbers and no verdict, where the user asked for numbers all the same.
+    /// Why there are numbers and no verdict, each with what to run.
     pub withheld: Vec<String>,
     /// What already forbids the comparison.
     pub reasons: Vec<Reason>,
@@ -49,8 +59,24 @@ pub struct Pair {
     pub notes: Vec<String>,
 }
 
+impl Pair {
+    /// In which order the runs of one session ran, A the base, B the candidate: `ABBAABBAAB`. None
+    /// across sessions or hosts.
+    pub fn order(&self) -> Option<String> {
+        let place = |run: &RunRecord| (run.session_id.clone(), run.host_fingerprint.clone());
+        if place(&self.base.newest) != place(&self.candidate.newest) {
+            return None;
+        }
+        let base = self.base.runs().map(|run| (run.position, 'A'));
+        let candidate = self.candidate.runs().map(|run| (run.position, 'B'));
+        let mut order: Vec<(u32, char)> = base.chain(candidate).collect();
+        order.sort_unstable();
+        Some(order.into_iter().map(|(_, letter)| letter).collect())
+    }
+}
+
 /// A run that a rule fixed beforehand left out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Excluded {
     /// The run.
     pub run_id: String,
@@ -58,7 +84,7 @@ pub struct Excluded {
     pub side: &'static str,
     /// Its block.
     pub block: u32,
-    /// `it failed (load): …`, `its block's other run failed`, `throttled`, …
+    /// `it failed (load): …`, `its block's other run failed`, `its GPU was throttled …`
     pub why: String,
 }
 
@@ -75,6 +101,14 @@ impl Group {
     /// All its runs, oldest first.
     pub fn runs(&self) -> impl Iterator<Item = &RunRecord> {
         self.older.iter().chain(std::iter::once(&self.newest))
+    }
+
+    fn of(runs: &[&RunRecord]) -> Option<Self> {
+        let (newest, older) = runs.split_last()?;
+        Some(Self {
+            newest: (*newest).clone(),
+            older: older.iter().map(|run| (*run).clone()).collect(),
+        })
     }
 }
 
@@ -98,13 +132,20 @@ impl Pairing {
     }
 }
 
-/// What two runs share when they may stand in one cell. Mode is left open where the selectors ask
-/// for two different ones.
+/// What two runs share when they may stand in one cell. Mode and host are left open where two
+/// different ones are asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    host_fingerprint: String,
+    host_fingerprint: Option<String>,
     mode: Option<Mode>,
     workload_key: String,
+}
+
+/// What of a run's cell is left open.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    modes: bool,
+    hosts: bool,
 }
 
 /// Chooses the runs to compare from all stored ones. Where no cell has both sides, the two newest
@@ -113,34 +154,33 @@ pub fn pair(
     base: &Selector,
     candidate: &Selector,
     runs: &[RunRecord],
-    _options: &Options,
+    options: &Options,
 ) -> Result<Pairing, CompareError> {
     let base_runs = ended(base, runs)?;
     let candidate_runs = ended(candidate, runs)?;
     let across_modes = asks_across_modes((base, &base_runs), (candidate, &candidate_runs));
-    let base_cells = cells(&base_runs, across_modes);
-    let candidate_cells = cells(&candidate_runs, across_modes);
-
-    let mut pairs = Vec::new();
-    let mut alone = 0;
-    for (key, base_side) in &base_cells {
-        match candidate_cells.iter().find(|(other, _)| other == key) {
-            Some((_, candidate_side)) => pairs.extend(choose(base_side, candidate_side)),
-            None => alone += 1,
-        }
+    let ask = Ask {
+        base,
+        candidate,
+        options,
+    };
+    let open = Open {
+        modes: across_modes,
+        hosts: false,
+    };
+    let (mut pairs, mut notes) = in_cells(&ask, &base_runs, &candidate_runs, open);
+    if pairs.is_empty() && options.allow_different_hosts {
+        let open = Open {
+            hosts: true,
+            ..open
+        };
+        (pairs, notes) = in_cells(&ask, &base_runs, &candidate_runs, open);
     }
-    let mut notes = Vec::new();
     if pairs.is_empty() {
-        pairs.extend(nearest(&base_cells, &candidate_cells).and_then(|(b, c)| choose(b, c)));
-    } else {
-        let alone_too = candidate_cells.len() - pairs.len();
-        for (selector, other, n) in [(base, candidate, alone), (candidate, base, alone_too)] {
-            if n > 0 {
-                notes.push(format!(
-                    "left out: {n} of {selector}'s workloads, which {other} has not run on the same host"
-                ));
-            }
-        }
+        let base_cells = cells(&base_runs, open);
+        let candidate_cells = cells(&candidate_runs, open);
+        let nearest = nearest(&base_cells, &candidate_cells);
+        pairs.extend(nearest.and_then(|(b, c)| ask.choose(b, c)));
     }
     pairs.sort_by(|a, b| age(&b.candidate.newest).cmp(&age(&a.candidate.newest)));
     Ok(Pairing {
@@ -152,25 +192,67 @@ pub fn pair(
     })
 }
 
-/// The runs that a selector means and that have ended by themselves. A cancelled run is used only
-/// if it is asked for by its id, and then says that it was cancelled.
+/// A pair for each cell that both sides have, and a line for what only one has; nothing at all if
+/// there is no such cell.
+fn in_cells(
+    ask: &Ask<'_>,
+    base_runs: &[&RunRecord],
+    candidate_runs: &[&RunRecord],
+    open: Open,
+) -> (Vec<Pair>, Vec<String>) {
+    let base_cells = cells(base_runs, open);
+    let candidate_cells = cells(candidate_runs, open);
+    let mut pairs = Vec::new();
+    let mut alone = 0;
+    for (key, base_side) in &base_cells {
+        match candidate_cells.iter().find(|(other, _)| other == key) {
+            Some((_, candidate_side)) => pairs.extend(ask.choose(base_side, candidate_side)),
+            None => alone += 1,
+        }
+    }
+    if pairs.is_empty() {
+        return (pairs, Vec::new());
+    }
+    let alone_too = candidate_cells.len().saturating_sub(pairs.len());
+    let mut notes = Vec::new();
+    for (selector, other, n) in [
+        (ask.base, ask.candidate, alone),
+        (ask.candidate, ask.base, alone_too),
+    ] {
+        if n > 0 {
+            notes.push(format!(
+                "left out: {n} of {selector}'s workloads, which {other} has not run on the same host"
+            ));
+        }
+    }
+    (pairs, notes)
+}
+
+/// The runs that a selector means and that have ended, each id once: two files may hold the same
+/// run. Cells whose runs were all cancelled have nothing to show, unless one was asked for by its
+/// id.
 fn ended<'a>(
     selector: &Selector,
     runs: &'a [RunRecord],
 ) -> Result<Vec<&'a RunRecord>, CompareError> {
-    let by_id = matches!(selector.head, Head::Run(_));
     let mut selected = selector.select(runs)?;
-    selected.retain(|run| match run.status.state {
-        RunState::Done | RunState::Failed => true,
-        RunState::Cancelled => by_id,
-        _ => false,
-    });
-    if selected.is_empty() {
+    let mut seen = std::collections::BTreeSet::new();
+    selected.retain(|run| is_ended(run) && seen.insert(run.run_id.clone()));
+    let by_id = matches!(selector.head, Head::Run(_));
+    if selected.is_empty() || !(by_id || selected.iter().any(|run| ended_by_itself(run))) {
         return Err(CompareError::NotEnded {
             word: selector.to_string(),
         });
     }
     Ok(selected)
+}
+
+fn is_ended(run: &RunRecord) -> bool {
+    ended_by_itself(run) || run.status.state == RunState::Cancelled
+}
+
+fn ended_by_itself(run: &RunRecord) -> bool {
+    matches!(run.status.state, RunState::Done | RunState::Failed)
 }
 
 /// Whether both selectors say themselves which mode they mean, and mean different ones.
@@ -190,15 +272,19 @@ fn asks_across_modes(
 }
 
 /// Runs by cell, in the order of the keys.
-fn cells<'a>(runs: &[&'a RunRecord], across_modes: bool) -> Vec<(Key, Vec<&'a RunRecord>)> {
+fn cells<'a>(runs: &[&'a RunRecord], open: Open) -> Vec<(Key, Vec<&'a RunRecord>)> {
     let mut cells = std::collections::BTreeMap::<Key, Vec<&RunRecord>>::new();
     for run in runs {
         let key = Key {
-            host_fingerprint: run.host_fingerprint.clone(),
-            mode: (!across_modes).then_some(run.status.spec.arm.mode),
+            host_fingerprint: (!open.hosts).then(|| run.host_fingerprint.clone()),
+            mode: (!open.modes).then_some(run.status.spec.arm.mode),
             workload_key: run.workload_key.clone(),
         };
         cells.entry(key).or_default().push(run);
+    }
+    let only_cancelled = |runs: &Vec<&RunRecord>| !runs.iter().any(|run| ended_by_itself(run));
+    if cells.values().any(|runs| !only_cancelled(runs)) {
+        cells.retain(|_, runs| !only_cancelled(runs));
     }
     cells.into_iter().collect()
 }
@@ -213,129 +299,18 @@ fn nearest<'c, 'a>(
     let all = base
         .iter()
         .flat_map(|b| candidate.iter().map(move |c| (b, c)));
+    let newest = |runs: &[&'a RunRecord]| runs.iter().map(|run| age(run)).max();
     let best = all.max_by_key(|((b, b_runs), (c, c_runs))| {
         let host = b.host_fingerprint == c.host_fingerprint;
         let mode = b.mode == c.mode;
         let workload = b.workload_key == c.workload_key;
-        (host, mode, workload, newest_age(b_runs), newest_age(c_runs))
+        (host, mode, workload, newest(b_runs), newest(c_runs))
     });
     best.map(|((_, b), (_, c))| (b, c))
 }
 
-/// The runs of one cell that are used: the newest session with both sides, else the newest of each.
-fn choose(base: &[&RunRecord], candidate: &[&RunRecord]) -> Option<Pair> {
-    let in_both = |run: &&&RunRecord| base.iter().any(|b| b.session_id == run.session_id);
-    let shared = candidate.iter().filter(in_both).max_by_key(|run| age(run));
-    let session_of = |side: &[&RunRecord]| {
-        let newest = side.iter().max_by_key(|run| age(run))?;
-        Some(newest.session_id.clone())
-    };
-    let (base_session, candidate_session) = match shared {
-        Some(run) => (run.session_id.clone(), run.session_id.clone()),
-        None => (session_of(base)?, session_of(candidate)?),
-    };
-    let mut reasons = Vec::new();
-    let mut notes = Vec::new();
-    let base = group("base", base, &base_session, &mut reasons, &mut notes)?;
-    let candidate = group(
-        "candidate",
-        candidate,
-        &candidate_session,
-        &mut reasons,
-        &mut notes,
-    )?;
-    let shares_a_run = base
-        .runs()
-        .any(|b| candidate.runs().any(|c| b.run_id == c.run_id));
-    if shares_a_run && reasons.is_empty() {
-        reasons.push(Reason {
-            code: ReasonCode::SameRuns,
-            message: "both sides are the same runs".to_owned(),
-            todo: "name two arms of a session (#a, #b), two builds (%BUILD) or two runs (run:ID)"
-                .to_owned(),
-        });
-    }
-    if base_session != candidate_session {
-        notes.push(
-            "the sides were measured in different sessions: drift of the host is in the ratio"
-                .to_owned(),
-        );
-    }
-    Some(Pair {
-        base,
-        candidate,
-        design: Design::Unpaired,
-        excluded: Vec::new(),
-        withheld: Vec::new(),
-        reasons,
-        notes,
-    })
-}
-
-/// One side within its session: one arm, and of it the newest build.
-fn group(
-    name: &str,
-    side: &[&RunRecord],
-    session: &str,
-    reasons: &mut Vec<Reason>,
-    notes: &mut Vec<String>,
-) -> Option<Group> {
-    let mut runs: Vec<&RunRecord> = side
-        .iter()
-        .copied()
-        .filter(|r| r.session_id == session)
-        .collect();
-    runs.sort_by_key(|run| age(run));
-    let newest = *runs.last()?;
-
-    let mut arms: Vec<String> = runs
-        .iter()
-        .map(|run| format!("#{} ({})", run.arm_letter, run.engine))
-        .collect();
-    arms.sort();
-    arms.dedup();
-    if arms.len() > 1 {
-        reasons.push(Reason {
-            code: ReasonCode::AmbiguousArm,
-            message: format!(
-                "the {name} names {} arms of session {session}: {}",
-                arms.len(),
-                arms.join(", ")
-            ),
-            todo: "add the letter of one arm to the selector".to_owned(),
-        });
-    }
-    runs.retain(|run| run.arm_letter == newest.arm_letter);
-    let of_one_arm = runs.len();
-    let build = runs.iter().rev().find_map(|run| build(run));
-    runs.retain(|run| self::build(run).is_none_or(|b| Some(b) == build));
-    if runs.len() < of_one_arm {
-        notes.push(format!(
-            "left out of the {name}: {} of an earlier build",
-            words::count((of_one_arm - runs.len()) as u64, "run")
-        ));
-    }
-    let (newest, older) = runs.split_last()?;
-    Some(Group {
-        newest: (*newest).clone(),
-        older: older.iter().map(|run| (*run).clone()).collect(),
-    })
-}
-
-/// What tells two builds apart; none for a run that failed before its engine answered.
-fn build(run: &RunRecord) -> Option<(Option<&str>, Option<&str>)> {
-    let provenance = run.status.provenance.as_ref()?;
-    let build = provenance.engine_build.as_deref();
-    let binary = provenance.engine_binary_sha256.as_deref();
-    (build.is_some() || binary.is_some()).then_some((build, binary))
-}
-
 fn age(run: &RunRecord) -> (i64, &str) {
     (run.created_unix_ms, &run.run_id)
-}
-
-fn newest_age<'a>(runs: &[&'a RunRecord]) -> Option<(i64, &'a str)> {
-    runs.iter().map(|run| age(run)).max()
 }
 
 #[cfg(test)]

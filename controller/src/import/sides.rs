@@ -15,8 +15,8 @@ pub struct Sides {
     database: Option<Store>,
     /// By the path as the selector has it.
     files: BTreeMap<String, Source>,
-    /// The runs that a selector may mean: the database's, then each file's; each part oldest first,
-    /// without the wall time of each request in their averages.
+    /// The runs that a selector may mean, without their wall times: the database's, then each
+    /// file's; each part oldest first.
     pub runs: Vec<RunRecord>,
 }
 
@@ -41,11 +41,11 @@ impl Sides {
             runs: Vec::new(),
         };
         if let Some(store) = &sides.database {
-            let filter = RunFilter {
+            let wanted = RunFilter {
                 selectors: selectors.to_vec(),
                 ..RunFilter::default()
             };
-            sides.runs = store.runs_without_walls(&filter).await?;
+            sides.runs = store.runs_without_walls(&wanted).await?;
         }
         for selector in selectors {
             let Head::File(path) = &selector.head else {
@@ -55,8 +55,10 @@ impl Sides {
                 continue;
             }
             let source = Source::open(Path::new(path)).await?;
-            let all = RunFilter::default();
-            let mut runs = source.store.runs_without_walls(&all).await?;
+            let mut runs = source
+                .store
+                .runs_without_walls(&RunFilter::default())
+                .await?;
             for run in &mut runs {
                 run.file = Some(path.clone());
             }
@@ -66,18 +68,17 @@ impl Sides {
         Ok(sides)
     }
 
+    /// The database, if there is one.
+    pub fn database(&self) -> Option<&Store> {
+        self.database.as_ref()
+    }
+
     /// The store that has a run's samples and events; none for a run that is not of these sides.
     pub fn store_of(&self, run: &RunRecord) -> Option<&Store> {
         match &run.file {
             Some(path) => self.files.get(path).map(|source| &source.store),
             None => self.database.as_ref(),
         }
-    }
-
-    /// The database, if there is one, and the files: each may know noise floors of its hosts.
-    pub fn stores(&self) -> impl Iterator<Item = &Store> {
-        let files = self.files.values().map(|source| &source.store);
-        self.database.iter().chain(files)
     }
 
     /// Closes all, and takes copies away.

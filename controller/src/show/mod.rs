@@ -12,6 +12,7 @@ mod detail;
 pub mod doctor;
 pub mod figures;
 pub mod floor;
+mod host;
 pub mod run;
 pub mod runs;
 pub mod session;

@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod columns;
+mod columns;
 mod deleting;
 mod filtering;
 mod fixtures;
 mod floor;
 mod merging;
+mod noise;
 mod opening;
 mod reading;
 mod reports;

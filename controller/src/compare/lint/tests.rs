@@ -1,8 +1,8 @@
 //! Tests of [`super`]: what differs, and what forbids a comparison.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use contracts::run::{RunFailure, Stage};
-use contracts::sample::{ErrorClass, TimingSource};
+use contracts::run::{Device, Dtype, EngineRef, Mode, RunState};
+use contracts::sample::{ErrorClass, TimingSource, TokenSource};
 
 use super::*;
 use crate::fixtures;
@@ -23,7 +23,11 @@ fn fields(base: &RunWithSamples, candidate: &RunWithSamples) -> Vec<&'static str
 
 fn reasons_of(base: &RunWithSamples, candidate: &RunWithSamples) -> Vec<Reason> {
     let differences = differences(&measured(base), &measured(candidate));
-    reasons(&base.run, &candidate.run, false, &differences)
+    let allowed = Allowed {
+        modes: false,
+        hosts: false,
+    };
+    reasons(&base.run, &candidate.run, allowed, &differences)
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn how_it_was_measured_is_listed() {
     let base = plain("ch02");
     let mut candidate = fixtures::with_timing(base.run.clone(), &[100.0; 6], TimingSource::Client);
     for sample in &mut candidate.samples {
-        sample.token_source = Some(contracts::sample::TokenSource::Usage);
+        sample.token_source = Some(TokenSource::Usage);
         sample.input_ids_sha256 = Some("0123456789abcdef".to_owned());
     }
     assert_eq!(
@@ -111,7 +115,7 @@ fn another_workload_is_named_field_by_field() {
     );
     assert_eq!(
         reasons[0].todo,
-        "run `controller run --chapter ch01,ch02 --mode offline --model dummy:tiny-llm --agent box`"
+        "run `controller run --chapter ch01,ch02 --mode offline --model dummy:tiny-llm --prompt 'Why is the sky blue?' --agent box --repeat 5`"
     );
 
     let mut same_words = plain("ch02");
@@ -179,40 +183,51 @@ fn a_model_that_nobody_reports_is_listed_and_forbids_nothing() {
 }
 
 #[test]
-fn failed_runs_and_requests_are_faults() {
-    let good = plain("ch01");
-    assert_eq!(faults("base", &measured(&good)), None);
+fn failed_requests_are_faults_of_runs_that_ended_as_they_should() {
+    let of = |run: &RunWithSamples| faults("base", &measured(run), "run it again");
+    assert_eq!(of(&plain("ch01")), None);
 
     let mut failed_request = plain("ch01");
-    failed_request
-        .samples
-        .push(fixtures::failed_sample(6, ErrorClass::HttpStatus));
-    let fault = faults("base", &measured(&failed_request)).unwrap();
+    let failed = fixtures::failed_sample(6, ErrorClass::HttpStatus);
+    failed_request.samples.push(failed);
+    let fault = of(&failed_request).unwrap();
     assert_eq!(fault.code, ReasonCode::FailedRequests);
     assert_eq!(fault.message, "the base's run 01 has 1 failed request");
-    assert!(fault.todo.starts_with("`controller runs show 01` says why"));
-
-    let mut failed = plain("ch01");
-    failed.run.status.state = RunState::Failed;
-    failed.run.status.failure = Some(RunFailure {
-        stage: Stage::Load,
-        message: "no such model".to_owned(),
-        log_tail: Vec::new(),
-    });
-    let fault = faults("candidate", &measured(&failed)).unwrap();
-    assert_eq!(fault.code, ReasonCode::FailedRun);
     assert_eq!(
-        fault.message,
-        "the candidate's run 01 failed (load): no such model"
+        fault.todo,
+        "`controller runs show 01` says why; then run it again"
     );
 
-    failed.run.status.state = RunState::Cancelled;
-    let fault = faults("base", &measured(&failed)).unwrap();
-    assert_eq!(fault.message, "the base's run 01 was cancelled");
+    let nothing = fixtures::finish(plain("ch01").run, Vec::new());
+    assert_eq!(of(&nothing).unwrap().code, ReasonCode::NothingMeasured);
 
-    let nothing = fixtures::finish(good.run.clone(), Vec::new());
-    let fault = faults("base", &measured(&nothing)).unwrap();
-    assert_eq!(fault.code, ReasonCode::NothingMeasured);
+    failed_request.run.status.state = RunState::Failed;
+    assert_eq!(of(&failed_request), None, "its block was dropped already");
+}
+
+#[test]
+fn a_tokenizer_matters_where_it_counted() {
+    let with = |source, hash: &str| {
+        let mut run = plain("vllm");
+        run.run.status.provenance.as_mut().unwrap().tokenizer_sha256 = Some(hash.to_owned());
+        for sample in &mut run.samples {
+            sample.token_source = Some(source);
+        }
+        run
+    };
+    let reasons = |source| reasons_of(&with(source, "t1"), &with(source, "t2"));
+    assert_eq!(reasons(TokenSource::Usage), []);
+    let reasons = reasons(TokenSource::Tokenizer);
+    assert_eq!(reasons[0].code, ReasonCode::TokenizerDiffers);
+    assert_eq!(
+        reasons[0].message,
+        "tokens were counted by two tokenizers: counted by tokenizer t1 ≠ t2"
+    );
+    let by_one = reasons_of(
+        &with(TokenSource::Tokenizer, "t1"),
+        &with(TokenSource::Usage, "t2"),
+    );
+    assert_eq!(by_one, [], "the server's own count is another matter");
 }
 
 #[test]
@@ -240,30 +255,4 @@ fn the_promise_binds_in_f32_on_a_cpu() {
         chapter: None,
     };
     assert!(!must_agree(&ch01, &foreign, &all));
-}
-
-#[test]
-fn a_side_that_is_not_ours_has_a_command_of_its_own() {
-    let ch02 = plain("ch02").run;
-    let mut foreign = plain("llama-cpp").run;
-    foreign.status.spec.arm.engine = EngineRef::Named {
-        name: "llama-cpp".to_owned(),
-        chapter: None,
-    };
-    let mut running = plain("http://h:1").run;
-    running.status.spec.arm.engine = EngineRef::Url {
-        url: "http://h:1".to_owned(),
-        served_name: None,
-    };
-    let rest = "--mode offline --model dummy:tiny-llm`";
-    assert_eq!(
-        rerun(&ch02, &foreign),
-        format!(
-            "run `controller run --chapter ch02 {rest} and `controller run --engine llama-cpp {rest}"
-        )
-    );
-    assert_eq!(
-        rerun(&running, &running),
-        format!("run `controller run --url http://h:1 {rest}")
-    );
 }
