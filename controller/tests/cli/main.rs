@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod arms;
-mod arms;
 #[path = "../store/fixtures.rs"]
 #[expect(dead_code, reason = "the store's tests use all of it")]
 mod fixtures;
