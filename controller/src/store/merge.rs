@@ -4,6 +4,7 @@
 //! The other file is attached for reading only. Each run comes over in a transaction of its own,
 //! its rows as they are: nothing is read into memory. Its schema must be this build's.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use reqwest::Url;
@@ -30,6 +31,18 @@ pub struct Merged {
 
 /// Tables that hold a run's rows, parents first.
 const RUN_TABLES: [&str; 5] = ["run", "bench_stats", "sample", "run_event", "run_columns"];
+
+/// The columns of each table that is copied, asked for once.
+type Tables = BTreeMap<&'static str, Vec<String>>;
+
+/// Tables whose rows are copied by other keys than a run's.
+const SHARED_TABLES: [&str; 5] = [
+    "host",
+    "session",
+    "server_report",
+    "noise_floor",
+    "client_floor",
+];
 
 /// A run that is here already and not the same.
 const OTHER_CONTENT: &str = "select theirs.run_id from source.run theirs \
@@ -86,6 +99,11 @@ impl Store {
             return Err(StoreError::OtherContent { run_id });
         }
         let plan = sqlx::query(PLAN).fetch_all(&mut *connection).await;
+        let mut tables = Tables::new();
+        for table in SHARED_TABLES.into_iter().chain(RUN_TABLES) {
+            let columns = columns(&mut *connection, table).await;
+            tables.insert(table, columns.map_err(|error| self.error(&error))?);
+        }
         let mut merged = Merged::default();
         for row in plan.map_err(theirs)? {
             let (run_id, session_id): (String, String) = (
@@ -97,11 +115,12 @@ impl Store {
             } else if row.try_get::<bool, _>("there").map_err(theirs)? {
                 merged.there += 1;
             } else {
-                let taken = take_run(connection, &run_id, &session_id, &mut merged).await;
+                let taken =
+                    take_run(connection, &tables, (&run_id, &session_id), &mut merged).await;
                 taken.map_err(|error| self.error(&error))?;
             }
         }
-        let floors = take_floors(connection).await;
+        let floors = take_floors(connection, &tables).await;
         floors.map_err(|error| self.error(&error))?;
         Ok(merged)
     }
@@ -138,8 +157,8 @@ async fn attach(connection: &mut SqliteConnection, path: &Path) -> Result<(), sq
 
 async fn take_run(
     connection: &mut SqliteConnection,
-    run_id: &str,
-    session_id: &str,
+    tables: &Tables,
+    (run_id, session_id): (&str, &str),
     merged: &mut Merged,
 ) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin_with("begin immediate").await?;
@@ -148,12 +167,12 @@ async fn take_run(
         .execute(&mut *transaction)
         .await?;
     let host = "host_fingerprint in (select host_fingerprint from source.run where run_id = ";
-    take_host(&mut transaction, host, run_id).await?;
+    take_host(&mut transaction, tables, host, run_id).await?;
     let known: Option<i64> = sqlx::query_scalar("select 1 from main.session where session_id = ?")
         .bind(session_id)
         .fetch_optional(&mut *transaction)
         .await?;
-    let mut session = copy(&mut transaction, "insert", "session").await?;
+    let mut session = copy(tables, "insert", "session");
     session.push(" where session_id = ").push_bind(session_id);
     // Whoever extended it last knows how often.
     session.push(
@@ -161,7 +180,7 @@ async fn take_run(
          set extended_count = max(extended_count, excluded.extended_count)",
     );
     session.build().execute(&mut *transaction).await?;
-    let mut report = copy(&mut transaction, "insert or ignore", "server_report").await?;
+    let mut report = copy(tables, "insert or ignore", "server_report");
     report
         .push(" where report_id in (select server_report_id from source.run where run_id = ")
         .push_bind(run_id)
@@ -169,7 +188,7 @@ async fn take_run(
     report.build().execute(&mut *transaction).await?;
     let mut samples = 0;
     for table in RUN_TABLES {
-        let mut rows = copy(&mut transaction, "insert", table).await?;
+        let mut rows = copy(tables, "insert", table);
         rows.push(" where run_id = ").push_bind(run_id);
         let done = rows.build().execute(&mut *transaction).await?;
         if table == "sample" {
@@ -184,20 +203,23 @@ async fn take_run(
 }
 
 /// Floors of all their hosts: for each metric the newer noise floor stays.
-async fn take_floors(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+async fn take_floors(
+    connection: &mut SqliteConnection,
+    tables: &Tables,
+) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin_with("begin immediate").await?;
     for table in ["noise_floor", "client_floor"] {
         let hosts =
             format!("host_fingerprint in (select host_fingerprint from source.{table} where '' = ");
-        take_host(&mut transaction, &hosts, "").await?;
+        take_host(&mut transaction, tables, &hosts, "").await?;
     }
-    let sets = overwritten(&columns(&mut transaction, "noise_floor").await?);
-    let mut noise = copy(&mut transaction, "insert", "noise_floor").await?;
+    let sets = overwritten(listed(tables, "noise_floor"));
+    let mut noise = copy(tables, "insert", "noise_floor");
     noise.push(" where true on conflict (host_fingerprint, engine, mode, workload_key, metric)");
     noise.push(" do update set ").push(sets);
     noise.push(" where excluded.measured_unix_ms > measured_unix_ms");
     noise.build().execute(&mut *transaction).await?;
-    let mut client = copy(&mut transaction, "insert or ignore", "client_floor").await?;
+    let mut client = copy(tables, "insert or ignore", "client_floor");
     client.build().execute(&mut *transaction).await?;
     transaction.commit().await
 }
@@ -206,11 +228,12 @@ async fn take_floors(connection: &mut SqliteConnection) -> Result<(), sqlx::Erro
 /// name alone (from an old export) gets its facts.
 async fn take_host(
     connection: &mut SqliteConnection,
+    tables: &Tables,
     condition: &str,
     parameter: &str,
 ) -> Result<(), sqlx::Error> {
-    let sets = overwritten(&columns(&mut *connection, "host").await?);
-    let mut host = copy(connection, "insert", "host").await?;
+    let sets = overwritten(listed(tables, "host"));
+    let mut host = copy(tables, "insert", "host");
     host.push(" where ").push(condition).push_bind(parameter);
     host.push(") on conflict (host_fingerprint) do update set ");
     host.push(sets).push(" where host.platform = ''");
@@ -219,15 +242,15 @@ async fn take_host(
 }
 
 /// `insert into main.T (…) select … from source.T`; conditions follow.
-async fn copy(
-    connection: &mut SqliteConnection,
-    verb: &'static str,
-    table: &'static str,
-) -> Result<QueryBuilder<Sqlite>, sqlx::Error> {
-    let columns = columns(connection, table).await?.join(", ");
+fn copy(tables: &Tables, verb: &'static str, table: &'static str) -> QueryBuilder<Sqlite> {
+    let columns = listed(tables, table).join(", ");
     let mut query = QueryBuilder::<Sqlite>::new(verb);
     query.push(" into main.").push(table);
     query.push(" (").push(&columns).push(") select ");
     query.push(&columns).push(" from source.").push(table);
-    Ok(query)
+    query
+}
+
+fn listed<'a>(tables: &'a Tables, table: &str) -> &'a [String] {
+    tables.get(table).map(Vec::as_slice).unwrap_or_default()
 }

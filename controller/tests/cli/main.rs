@@ -9,7 +9,9 @@ mod fixtures;
 mod home;
 mod loads;
 mod runs;
+mod stored;
 mod suites;
+mod travel;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
