@@ -104,6 +104,7 @@ fn on_gpu(state: &HostState, index: u32, when: &str) -> Option<String> {
 pub fn unusable(run: &RunRecord) -> Option<String> {
     let disturbed = || contaminated(run).map(Fault::Contaminated);
     Some(broken(run).or_else(disturbed)?.words())
+}
 
 /// A run's arm without the name that a user gave it, which says nothing of what it does.
 fn unnamed(run: &RunRecord) -> Arm {
