@@ -3,7 +3,7 @@
 //! usage: fill DB sides RUNS REQUESTS    two arms of one session, so many runs a side
 //!        fill DB list RUNS              so many small runs
 //!        fill DB store SAMPLES          one run, stored from a file of lines as a run's end is;
-//!                                       prints the ms that it took
+//!                                       prints the ms that it took, and ms of CPU
 //!
 //! Answers are 40 tokens with text, ids and event times; all is made from the numbers of run and
 //! request, so that every call makes the same.
@@ -26,6 +26,8 @@ use controller::record::{RunRecord, SessionFacts};
 use controller::stats::bench::BenchAccumulator;
 use controller::stats::window::Shape;
 use controller::store::{NewSession, Store};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike as _};
 use sha2::{Digest as _, Sha256};
 
 /// Tokens of an answer.
@@ -112,19 +114,23 @@ async fn store(db: &str, samples: u32) -> anyhow::Result<()> {
     };
     store.create_run(&queued(&ended), &host()).await?;
     writeln!(std::io::stderr(), "storing")?;
-    let started = Instant::now();
+    let (started, cpu) = (Instant::now(), cpu_ms()?);
     let samples = BufReader::new(lines).split(b'\n').map(|line| {
         let line = line.map_err(|error| error.to_string())?;
         serde_json::from_slice(&line).map_err(|error| error.to_string())
     });
     store.finish_run(&ended, samples, &[]).await?;
-    writeln!(
-        std::io::stdout(),
-        "{:.0}",
-        started.elapsed().as_secs_f64() * 1e3
-    )?;
+    let (ms, cpu_ms) = (started.elapsed().as_millis(), cpu_ms()? - cpu);
+    writeln!(std::io::stdout(), "{ms} {cpu_ms}")?;
     store.close().await;
     Ok(())
+}
+
+/// CPU time of this process, in user and kernel.
+fn cpu_ms() -> anyhow::Result<i64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let ms = |time: TimeVal| time.num_milliseconds();
+    Ok(ms(usage.user_time()) + ms(usage.system_time()))
 }
 
 async fn opened(db: &str, session_id: &str, repeat_count: u32) -> anyhow::Result<Store> {
@@ -220,6 +226,7 @@ fn record(session_id: &str, position: u32, requests: u32) -> RunRecord {
 fn spec(engine: &str, requests: u32) -> RunSpec {
     RunSpec {
         arm: Arm {
+            name: None,
             engine: EngineRef::Chapter {
                 id: engine.to_owned(),
             },

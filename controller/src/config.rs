@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use contracts::defaults;
 use directories::BaseDirs;
@@ -18,6 +19,8 @@ const FOLDER: &str = "chapterbench";
 const PREFIX: &str = "CHAPTERBENCH_";
 /// A configuration file is a page, not a book.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Pause between two runs on a host: none, for interleaved arms meet the same heat.
+const COOLDOWN: Duration = Duration::ZERO;
 
 /// A setting's name, and its default; an empty default says "not set".
 type Key = (&'static str, fn() -> String);
@@ -50,6 +53,7 @@ const KEYS: &[Key] = &[
     ("allow_failures", || "0".to_owned()),
     ("repeat", || "1".to_owned()),
     ("order", || "abba".to_owned()),
+    ("cooldown", || seconds(COOLDOWN)),
     ("timeout", || seconds(defaults::REQUEST_TIMEOUT)),
     ("stall_timeout", || seconds(defaults::STALL_TIMEOUT)),
     ("ready_timeout", || seconds(defaults::READY_TIMEOUT)),
@@ -57,7 +61,7 @@ const KEYS: &[Key] = &[
     ("format", || "text".to_owned()),
 ];
 
-fn seconds(duration: std::time::Duration) -> String {
+fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs())
 }
 

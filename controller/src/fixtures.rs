@@ -51,6 +51,7 @@ fn status(id: &str, engine: &str, mode: Mode) -> RunStatus {
         state: RunState::Done,
         spec: RunSpec {
             arm: Arm {
+                name: None,
                 engine: EngineRef::Chapter {
                     id: engine.to_owned(),
                 },

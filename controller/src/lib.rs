@@ -28,6 +28,7 @@ pub mod selector;
 pub mod show;
 pub mod stats;
 pub mod store;
+pub mod suite;
 pub mod values;
 pub mod words;
 

@@ -115,6 +115,14 @@ impl RunLine {
     }
 }
 
+impl RunRecord {
+    /// What people call its arm: its name, else its engine's.
+    pub fn called(&self) -> &str {
+        let name = self.status.spec.arm.name.as_deref();
+        name.unwrap_or(&self.engine)
+    }
+}
+
 /// How a session was planned.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionFacts {

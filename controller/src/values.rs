@@ -1,8 +1,9 @@
 //! Words that users write, for flags, environment and configuration alike. Pure.
 //!
-//! Those of loads, objectives and prompts are in [`load`].
+//! Those of loads, objectives and prompts are in [`load`], those of verdicts in [`verdicts`].
 
 mod load;
+mod verdicts;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use contracts::run::{AllowFailures, Device, Dtype, Endpoint, Mode};
 use crate::plan::Order;
 
 pub use load::{SweepBy, arrival, cache, dataset, extra, goodput, rate, share, sweep_by};
+pub use verdicts::{alpha, fail_on, margin};
 
 /// Which modes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

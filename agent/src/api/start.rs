@@ -12,7 +12,7 @@ use contracts::run::RunStatus;
 
 use super::body;
 use super::error::Problem;
-use crate::run::Bench;
+use crate::run::{Bench, binary_sha256};
 
 /// 202 with the run's status; the same id and spec again give the same run.
 pub async fn start(
@@ -35,7 +35,16 @@ pub async fn check(
 ) -> Result<Json<CheckAnswer>, Problem> {
     let request: CheckRequest = body::json(asked)?;
     let resolved = bench.resolve(request.spec).await?;
+    let engine_binary_sha256 = if request.with_binary {
+        let engine = resolved.engine;
+        let hashed = tokio::task::spawn_blocking(move || binary_sha256(&bench, &engine));
+        // Where it cannot be read a run will say why.
+        hashed.await.ok().flatten()
+    } else {
+        None
+    };
     Ok(Json(CheckAnswer {
         model: resolved.model,
+        engine_binary_sha256,
     }))
 }

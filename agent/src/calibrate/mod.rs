@@ -155,6 +155,7 @@ async fn level(metronome: &Metronome, streams: u32) -> anyhow::Result<FloorLevel
 pub fn closed_loop(url: &str, streams: u32, warmup: u32, measured: u32, tokens: u32) -> RunSpec {
     RunSpec {
         arm: Arm {
+            name: None,
             engine: EngineRef::Url {
                 url: url.to_owned(),
                 served_name: Some(MODEL.to_owned()),

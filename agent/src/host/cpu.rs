@@ -7,13 +7,15 @@
 //! in the tree, since their keeper adopts what leaves its group. The kernel counts in ticks of
 //! 10 ms, so over an interval of a second on two cores the share is good to about a percent.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use procfs::process::{Stat, all_processes};
 use procfs::{CurrentSI, KernelStats, ProcResult};
+
+use super::tree;
 
 /// Intervals shorter than this many ticks over all cores say nothing: one tick would be percents.
 const TICKS_MIN: u64 = 20;
@@ -33,6 +35,14 @@ pub struct CpuUse {
     pub own_ms: f64,
     /// Length of the interval.
     pub interval_ms: f64,
+}
+
+/// Pids of this process and its descendants.
+pub fn own_pids() -> BTreeSet<i32> {
+    let root = i32::try_from(std::process::id()).unwrap_or_default();
+    let processes = all_processes().into_iter().flatten();
+    let stats = processes.filter_map(|process| process.ok()?.stat().ok());
+    tree::members(root, stats.map(|stat| (stat.pid, stat.ppid)))
 }
 
 /// Counters in ticks, as the kernel gives them.
@@ -98,22 +108,15 @@ fn machine_ticks(stats: &KernelStats) -> (u64, u64) {
 
 /// Ticks of `root` and its descendants, with those of the dead that they reaped.
 fn tree_ticks(root: u32, processes: impl Iterator<Item = Stat>) -> u64 {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    let mut ticks: HashMap<i32, u64> = HashMap::new();
-    for stat in processes {
-        children.entry(stat.ppid).or_default().push(stat.pid);
+    let stats: Vec<Stat> = processes.collect();
+    let root = i32::try_from(root).unwrap_or_default();
+    let members = tree::members(root, stats.iter().map(|stat| (stat.pid, stat.ppid)));
+    let ours = stats.iter().filter(|stat| members.contains(&stat.pid));
+    ours.map(|stat| {
         let reaped = stat.cutime.max(0) + stat.cstime.max(0);
-        let all = stat.utime + stat.stime + reaped.unsigned_abs();
-        ticks.insert(stat.pid, all);
-    }
-    let mut sum = 0;
-    let mut open = vec![i32::try_from(root).unwrap_or_default()];
-    while let Some(pid) = open.pop() {
-        // Removed, so that a pid used twice while we read cannot make a circle.
-        sum += ticks.remove(&pid).unwrap_or(0);
-        open.extend(children.remove(&pid).unwrap_or_default());
-    }
-    sum
+        stat.utime + stat.stime + reaped.unsigned_abs()
+    })
+    .sum()
 }
 
 fn use_between(start: &Reading, end: &Reading) -> CpuUse {

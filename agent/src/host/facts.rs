@@ -9,7 +9,9 @@ use contracts::host::{HostFacts, HostState};
 use procfs::{CpuInfo, Current, LoadAverage, Meminfo};
 use sha2::{Digest, Sha256};
 
-use super::gpu::gpus;
+use super::cpu::own_pids;
+use super::gpu::{gpus, gpus_now};
+use super::sensors;
 
 /// Total memory differs by some MiB from boot to boot; the fingerprint looks at it this coarsely.
 const FINGERPRINT_MEMORY_STEP_BYTES: u64 = 256 << 20;
@@ -44,6 +46,26 @@ pub fn state() -> HostState {
         memory_available_bytes: room.chain(available).min().unwrap_or_default(),
         now_unix_ms: now.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX)),
         ..HostState::default()
+    }
+}
+
+/// When a machine is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// No engine of ours is up.
+    BeforeEngine,
+    /// The engine of a run is up.
+    WithEngine,
+}
+
+/// [`state`] with clocks, heat and GPUs. NVML and some drivers of clocks take a part of a second: call
+/// it where blocking is fine and nothing is measured.
+pub fn whole_state(moment: Moment) -> HostState {
+    HostState {
+        cpu_mhz: sensors::cpu_mhz(),
+        cpu_celsius: sensors::cpu_celsius(),
+        gpus: gpus_now(&own_pids(), moment),
+        ..state()
     }
 }
 

@@ -4,7 +4,9 @@
 mod cpu;
 mod facts;
 mod gpu;
+mod sensors;
+mod tree;
 
 pub(crate) use cpu::cpu_time;
 pub use cpu::{CpuMeter, CpuUse};
-pub use facts::{facts, state};
+pub use facts::{Moment, facts, state, whole_state};

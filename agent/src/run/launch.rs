@@ -15,6 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
 use super::foreign::{HOST, ServerCommand, dtype_word};
+use super::machine;
 use super::offline_job::offline_job;
 use super::prepare;
 use super::record::Record;
@@ -100,6 +101,11 @@ pub(super) async fn spawn(run: &Run, lock: OwnedFd) -> Result<Launched, Failure>
         known.command = command_line(&command.program, &child_spec.args);
     }
     super::ready::begin_provenance(run, known);
+    let looked = async {
+        machine::before(run).await;
+        Ok(())
+    };
+    run.guarded(None, looked).await?;
     let spawned = Instant::now();
     let child = process::spawn(&run.bench.config.program, child_spec).await;
     let child = child.map_err(|error| run.failed(error.to_string()))?;

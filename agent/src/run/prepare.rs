@@ -49,6 +49,13 @@ pub(super) async fn prepare(run: &Run) -> Result<Prepared, Failure> {
     })
 }
 
+/// SHA-256 (hex) of the executable that would be started; none where none is, or it cannot be read.
+/// Blocks while it reads a file that it does not know yet.
+pub fn binary_sha256(bench: &Bench, engine: &Engine) -> Option<String> {
+    let program = open(bench, engine).ok()?;
+    bench.builds.sha256(&program).ok()
+}
+
 fn open(bench: &Bench, engine: &Engine) -> anyhow::Result<Program> {
     match engine {
         Engine::Ours { executable, .. } => bench.builds.open(executable.as_deref()),

@@ -197,8 +197,8 @@ fn wanted<'a>(engine: &'a EngineRef, engines: &'a [EngineEntry]) -> Result<Wante
             "{name} is a build of ours: name the chapter to run"
         )),
         (EngineKind::Server(entry), None) => Ok(Wanted::Server(name, entry)),
-        (EngineKind::Server(_), Some(_)) => refuse(format!(
-            "{name} is an engine of others and has no chapters; bench chapters in a run of their own"
+        (EngineKind::Server(_), Some(chapter)) => refuse(format!(
+            "{name} is an engine of others and has no chapters; to bench it beside one give `--chapter {chapter} --arm '{name}: --engine {name}'`"
         )),
     }
 }

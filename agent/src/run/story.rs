@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::launch::Launched;
 use super::resolve::{Engine, Resolved};
-use super::{Active, Bench, Interrupt, ending, launch, measure, preflight, ready};
+use super::{Active, Bench, Interrupt, ending, launch, machine, measure, preflight, ready};
 use crate::process::{Child, ExitInfo};
 use crate::spool::RunFolder;
 use crate::spool::recover::stage_word;
@@ -127,6 +127,9 @@ async fn attempt(run: &Run, lock: Option<OwnedFd>) -> Result<(), Failure> {
         measure::all(run, ready, spawned).await
     };
     let measured = run.guarded(Some(&child), work).await;
+    if measured.is_ok() {
+        machine::after(run).await;
+    }
 
     if measured.is_ok() && addr.is_none() {
         // A worker that is done ends by itself; a signal would only spoil its exit status.
@@ -148,12 +151,19 @@ async fn against(
 ) -> Result<(), Failure> {
     ready::begin_provenance(run, Provenance::default());
     run.enter(Stage::Load);
+    run.guarded(None, async {
+        machine::before(run).await;
+        Ok(())
+    })
+    .await?;
     let begun = std::time::Instant::now();
     let work = async {
         let ready = ready::running(run, url, served_name).await?;
         measure::all(run, ready, begun).await
     };
-    run.guarded(None, work).await
+    run.guarded(None, work).await?;
+    machine::after(run).await;
+    Ok(())
 }
 
 impl Run {

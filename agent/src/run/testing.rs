@@ -12,6 +12,7 @@ use contracts::run::{
 pub fn fake_spec() -> RunSpec {
     RunSpec {
         arm: Arm {
+            name: None,
             engine: EngineRef::Chapter {
                 id: "fake".to_owned(),
             },

@@ -306,6 +306,7 @@ pub fn spec(chapter: &str, mode: Mode) -> RunSpec {
     let ms = 30_000;
     RunSpec {
         arm: Arm {
+            name: None,
             engine: EngineRef::Chapter {
                 id: chapter.to_owned(),
             },

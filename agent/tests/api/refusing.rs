@@ -115,9 +115,10 @@ async fn a_spec_that_cannot_run_names_its_field() {
         let mut spoiled = spec("ch01", Mode::Offline);
         spoil(&mut spoiled);
         let start = agent.post("/v1/runs").json(&start_run(&spoiled));
-        let check = agent
-            .post("/v1/check")
-            .json(&contracts::api::CheckRequest { spec: spoiled });
+        let check = agent.post("/v1/check").json(&contracts::api::CheckRequest {
+            spec: spoiled,
+            with_binary: false,
+        });
         for request in [start, check] {
             let error = error_of(request.send().await.unwrap(), 422).await;
             assert_eq!(

@@ -181,10 +181,12 @@ async fn the_host_says_who_it_is_and_a_check_starts_nothing() {
 
     let body = contracts::api::CheckRequest {
         spec: spec("ch01", Mode::Online),
+        with_binary: true,
     };
     let answer = agent.post("/v1/check").json(&body).send().await.unwrap();
     let answer: contracts::api::CheckAnswer = answer.json().await.unwrap();
     assert_eq!(answer.model, contracts::defaults::MODEL);
+    assert_eq!(answer.engine_binary_sha256.map(|hash| hash.len()), Some(64));
     let list = agent
         .get("/v1/runs")
         .send()

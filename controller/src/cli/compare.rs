@@ -1,63 +1,150 @@
-//! `controller compare BASE CANDIDATE`: two sides of what is stored.
+//! `controller compare SIDE SIDE …`: sides of what is stored, and the exit code of their verdicts.
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use contracts::host::ChapterFacts;
 
 use super::{Context, connect, inputs};
-use crate::compare::pairing::pair;
-use crate::compare::{CompareError, Inputs, Known, Options, compare};
+use crate::compare::gate::Gate;
+use crate::compare::pairing::{Group, Pairing, pair};
+use crate::compare::{ALPHA, CompareError, Known, MARGIN, Options, Vs, compare};
 use crate::exit::{Exit, Refusal, usage};
+use crate::import::{ImportError, Sides, only_files};
+use crate::record::RunRecord;
 use crate::selector::Selector;
 use crate::show::{self, Format};
-use crate::store::RunFilter;
-use crate::{local, out};
+use crate::store::{FloorKey, NoiseFloors, Store};
+use crate::{local, out, values};
+
+/// Most sides of one command: each is a step with a table of its own.
+const MAX_SIDES: usize = 16;
 
 /// Flags of `compare`.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// What is compared with: ch01, engine:NAME, label:NAME, run:ID or session:ID, each with
-    /// :offline or :online, @AGENT, %BUILD, #ARM
-    #[arg(value_name = "BASE")]
-    base: String,
-    /// What is judged
-    #[arg(value_name = "CANDIDATE")]
-    candidate: String,
+    /// The first is what the others are compared with: ch01, engine:NAME, label:NAME, run:ID,
+    /// session:ID or file:PATH, each with :offline or :online, @AGENT, %BUILD, #ARM
+    #[arg(value_name = "SIDE", num_args = 2.., required = true)]
+    sides: Vec<String>,
+    /// Against what each of more than two sides stands
+    #[arg(long, value_enum, default_value_t)]
+    vs: Against,
+    /// How far apart two sides may be and count as practically equal [default: 5%]
+    #[arg(long, value_parser = values::margin, value_name = "X%")]
+    margin: Option<f64>,
+    /// Chance of a false alarm in the primary metrics of a cell [default: 0.05]
+    #[arg(long, value_parser = values::alpha)]
+    alpha: Option<f64>,
+    /// Show only these metrics, by their names in the JSON; verdicts and exit codes stay those of all
+    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME]")]
+    metric: Vec<String>,
+    /// Use contaminated runs too: numbers, and no verdict where that changes anything
+    #[arg(long)]
+    all: bool,
+    /// End with exit code 10 where a primary metric is SLOWER, by more than X%
+    #[arg(long, value_parser = values::fail_on, value_name = "slower[:X%]")]
+    fail_on: Option<f64>,
+    /// End with exit code 12 where a primary metric is neither FASTER, SLOWER nor EQUIVALENT
+    #[arg(long)]
+    require_verdict: bool,
+    /// Compare sides of different hosts: numbers, and no verdict
+    #[arg(long)]
+    allow_different_hosts: bool,
     /// text, json or markdown [default: text]
     #[arg(long)]
     format: Option<Format>,
 }
 
+/// [`Vs`] as a flag.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// Each against the first
+    #[default]
+    First,
+    /// Each against the one before it, and the product of the steps
+    Previous,
+}
+
 /// The command.
 ///
 /// # Errors
-/// A word that is no selector or selects nothing; the database.
+/// A word that is no selector or selects nothing; a metric that is not there; the database.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
-    let base = Selector::parse(&args.base).map_err(|error| usage(error.to_string()))?;
-    let candidate = Selector::parse(&args.candidate).map_err(|error| usage(error.to_string()))?;
-    let options = Options::default();
-    let store = connect::open_for_reading(context).await?;
-    let filter = RunFilter {
-        selectors: vec![base.clone(), candidate.clone()],
-        ..RunFilter::default()
+    let options = options(&args);
+    let sides = sides(&args.sides)?;
+    let database = if only_files(&sides) {
+        None
+    } else {
+        Some(connect::open_for_reading(context).await?)
     };
-    let runs = store.runs_without_walls(&filter).await?;
-    let pairing = pair(&base, &candidate, &runs, &options).map_err(refusal)?;
-    let pairings = [pairing];
-    let inputs = inputs::load(&store, &pairings, Inputs::new()).await?;
-    store.close().await;
+    let sources = Sides::open(database, &sides).await.map_err(unread)?;
+    let pairings = options.vs.steps(&sides).into_iter();
+    let pairings: Vec<Pairing> = pairings
+        .map(|(base, candidate)| pair(base, candidate, &sources.runs, &options).map_err(refusal))
+        .collect::<anyhow::Result<_>>()?;
+    let inputs = inputs::load(&sources, &pairings).await?;
+    let floors = noise_floors(sources.database(), &pairings).await?;
+    sources.close().await;
     let table = local::chapters().unwrap_or_default();
     let known = Known {
         same_tokens: &|id| same_tokens(&table, id),
-        floor: &|_, _| None,
+        floor: &|run: &RunRecord, metric| floors.get(&FloorKey::of(run))?.get(metric).copied(),
+        now_unix_ms: crate::now_unix_ms(),
     };
-    let comparison = compare(&pairings, &inputs, &known, &options);
+    let mut comparison = compare(&pairings, &inputs, &known, &options);
+    let gate = Gate {
+        fail_on_slower: args.fail_on,
+        require_verdict: args.require_verdict,
+    };
+    let exit = gate.exit(&comparison);
+    if !args.metric.is_empty() {
+        let shown = comparison.show_only(&args.metric);
+        shown.map_err(|error| usage(format!("--metric: {error}")))?;
+    }
     out::print(&show::compare::render(&comparison, format)?)?;
-    Ok(if comparison.comparable() {
-        Exit::Done
-    } else {
-        Exit::NotComparable
-    })
+    Ok(exit)
+}
+
+fn options(args: &Args) -> Options {
+    Options {
+        alpha: args.alpha.unwrap_or(ALPHA),
+        margin: args.margin.unwrap_or(MARGIN),
+        all: args.all,
+        allow_different_hosts: args.allow_different_hosts,
+        vs: match args.vs {
+            Against::First => Vs::First,
+            Against::Previous => Vs::Previous,
+        },
+    }
+}
+
+fn sides(words: &[String]) -> anyhow::Result<Vec<Selector>> {
+    if words.len() > MAX_SIDES {
+        return Err(usage(format!(
+            "compare takes at most {MAX_SIDES} sides, not {}",
+            words.len()
+        )));
+    }
+    let parse = |word: &String| Selector::parse(word).map_err(|error| usage(error.to_string()));
+    words.iter().map(parse).collect()
+}
+
+/// What equal runs of the sides' engines differ by, where somebody measured it: files hold none.
+async fn noise_floors(
+    database: Option<&Store>,
+    pairings: &[Pairing],
+) -> anyhow::Result<NoiseFloors> {
+    let Some(store) = database else {
+        return Ok(NoiseFloors::default());
+    };
+    let pairs = pairings.iter().flat_map(|pairing| &pairing.pairs);
+    let groups = pairs.flat_map(|pair| [&pair.base, &pair.candidate]);
+    let mut keys: Vec<FloorKey> = groups
+        .map(|group: &Group| FloorKey::of(&group.newest))
+        .collect();
+    keys.sort();
+    keys.dedup();
+    Ok(store.noise_floors(&keys).await?)
 }
 
 /// Whether a chapter promises the baseline's tokens; one that is not in our table is taken to: an
@@ -67,6 +154,14 @@ fn same_tokens(table: &[ChapterFacts], id: &str) -> bool {
         .iter()
         .find(|chapter| chapter.id == id)
         .is_none_or(|chapter| chapter.same_tokens)
+}
+
+/// A file that cannot be read as a side is a wrong word; trouble with the database is not.
+fn unread(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::Store(error) => error.into(),
+        error => usage(error.to_string()),
+    }
 }
 
 /// Selecting nothing is a failure, not a wrong command line: the words were right.

@@ -4,17 +4,17 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use contracts::run::{EngineRef, Load, Mode};
+use contracts::run::Mode;
 
-use super::Context;
+use super::{Context, plan_words};
 use crate::compare::work;
 use crate::exit::Exit;
 use crate::fleet::LOCAL;
+use crate::out;
 use crate::plan::sweep::Range;
 use crate::plan::{Plan, PlannedRun, engine_name, warmup};
 use crate::show::Format;
 use crate::store::Store;
-use crate::{out, words};
 
 /// Prints the plan.
 ///
@@ -45,7 +45,10 @@ pub async fn print(
                 "arms": plan.arms,
                 "runs": plan.runs.iter().map(|run| run_json(plan, run)).collect::<Vec<_>>(),
                 "order": plan.request.order,
+                "order_seed": plan.request.order_seed,
                 "repeat": plan.request.repeat,
+                "max_extend": plan.request.max_extend,
+                "cooldown_ms": u64::try_from(plan.request.cooldown.as_millis()).unwrap_or(u64::MAX),
             },
         }))?,
         Format::Text | Format::Markdown => {
@@ -164,6 +167,9 @@ async fn estimate(context: &Context, plan: &Plan, agents: &[String]) -> anyhow::
                 None => here.unknown += 1,
             }
         }
+        let pauses = u32::try_from(plan.runs.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        let pauses = plan.request.cooldown.saturating_mul(pauses);
+        here.known_ms += u64::try_from(pauses.as_millis()).unwrap_or(u64::MAX);
         if (here.unknown, here.known_ms) > (slowest.unknown, slowest.known_ms) {
             slowest = here;
         }
@@ -181,14 +187,15 @@ fn text(
     requests: &Requests,
     time: Option<&Estimate>,
 ) -> String {
-    let mut text = arms(plan);
+    let mut text = plan_words::arms(plan);
     // Writing to a String cannot fail.
     match sweep {
         Some(range) => {
             let _ = writeln!(text, "Sweep     {}", sweep_words(range));
         }
-        None => text.push_str(&order(plan)),
+        None => text.push_str(&plan_words::order(plan)),
     }
+    text.push_str(&plan_words::pauses(plan));
     let _ = writeln!(text, "Agents    {}", agents.join(", "));
     if let Some(run) = plan.runs.first() {
         let work = &plan.request.workload;
@@ -207,64 +214,6 @@ fn text(
     }
     if let Some(time) = time {
         let _ = writeln!(text, "Time      {}", time.words());
-    }
-    text
-}
-
-fn arms(plan: &Plan) -> String {
-    let mut text = "Arms\n".to_owned();
-    for arm in &plan.arms {
-        let built = match &arm.arm.engine {
-            EngineRef::Named {
-                chapter: Some(chapter),
-                ..
-            } => format!(" {chapter}"),
-            _ => String::new(),
-        };
-        let device = match &arm.arm.engine {
-            EngineRef::Url { .. } => String::new(),
-            _ => format!(" {}", words::device(arm.arm.device)),
-        };
-        let dtype = arm
-            .arm
-            .dtype
-            .map(|dtype| format!(" {}", words::dtype(dtype)));
-        let threads = arm.arm.threads.map(|threads| format!(" {threads} threads"));
-        let _ = writeln!(
-            text,
-            "  #{} {}{built} {}{device}{}{}",
-            arm.letter,
-            engine_name(&arm.arm.engine),
-            words::mode(arm.arm.mode),
-            dtype.unwrap_or_default(),
-            threads.unwrap_or_default(),
-        );
-    }
-    text
-}
-
-/// The letters in order; under each load, where there is more than one request at a time.
-fn order(plan: &Plan) -> String {
-    let mut cells: Vec<(&Load, Vec<&str>)> = Vec::new();
-    for run in &plan.runs {
-        match cells.last_mut() {
-            Some((load, letters)) if **load == run.load => letters.push(&run.letter),
-            _ => cells.push((&run.load, vec![&run.letter])),
-        }
-    }
-    let word = plan.request.order.word();
-    if let [(Load::Closed { concurrency: 1 }, letters)] = cells.as_slice() {
-        return format!("Order     {} ({word})\n", letters.join(" "));
-    }
-    let mut text = String::new();
-    for (place, (load, letters)) in cells.iter().enumerate() {
-        let head = if place == 0 { "Order" } else { "" };
-        let _ = writeln!(
-            text,
-            "{head:<10}{} ({word}), {}",
-            letters.join(" "),
-            work::load(load)
-        );
     }
     text
 }

@@ -14,6 +14,8 @@ mod doctor;
 mod dry_run;
 mod history;
 mod inputs;
+mod measure;
+mod plan_words;
 mod resume;
 mod run;
 mod runs;
@@ -177,17 +179,23 @@ fn refuse(error: &clap::Error) -> ExitCode {
             Err(error) => complain(&error),
         };
     }
-    let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let _ = write!(std::io::stderr(), "{text}");
+        let _ = write!(std::io::stderr(), "{}", error.render());
         return Exit::Usage.into();
     }
+    let _ = writeln!(std::io::stderr(), "error: {}", told(error));
+    Exit::Usage.into()
+}
+
+/// What clap has to say, on one line and without the usage.
+fn told(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
     let told = text.split("\n\n").filter(|part| {
         !part.trim_start().starts_with("Usage:") && !part.starts_with("For more information")
     });
     let told: Vec<String> = told.map(one_line).collect();
-    let _ = writeln!(std::io::stderr(), "{}", told.join("; "));
-    Exit::Usage.into()
+    told.join("; ")
 }
 
 fn one_line(text: &str) -> String {

@@ -1,20 +1,17 @@
 //! `controller run`: bench chapters or engines, on the built-in agent or on others.
 
+mod extend;
+
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use contracts::run::Mode;
-use ulid::Ulid;
 
+use super::measure::{Bench, Led, Named, ready};
 use super::secrets::SecretArgs;
 use super::{Context, connect, dry_run, workload};
 use crate::exit::{Exit, usage};
-use crate::plan::sweep::Range;
-use crate::plan::{Plan, plan};
+use crate::plan::Plan;
 use crate::record::RunRecord;
-use crate::run::progress::Console;
-use crate::run::{Outcome, Session, check, interrupt};
-use crate::show::curve::Curve;
 use crate::show::{self, Format};
 use crate::store::Store;
 use crate::{local, out, values};
@@ -31,6 +28,10 @@ pub struct Args {
     asked: workload::AskedArgs,
     #[command(flatten)]
     secrets: SecretArgs,
+    /// Run a stored session's arms again and add that to it; it is told by its id or the id's start
+    #[arg(long, value_name = "SESSION", help_heading = SESSION,
+          conflicts_with_all = extend::CONFLICTS)]
+    extend: Option<String>,
     /// Agents of the list, all at once [default: the built-in one]
     #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME…]", help_heading = SESSION)]
     agent: Vec<String>,
@@ -53,85 +54,66 @@ pub struct Args {
 /// # Errors
 /// Usage, agents, the database; a failed run is an exit code.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
+    if let Some(session) = args.extend.clone() {
+        return extend::run(context, &session, args).await;
+    }
     let format = context.format(args.format)?;
     let names = connect::names(context, args.agent)?;
     let asked = workload::asked(&context.config, args.asked)?;
     let secrets = args.secrets.read()?;
-    let mut request = asked.request;
-    if !secrets.is_empty() && !request.modes.contains(&Mode::Online) {
-        return Err(usage(
-            "--header and --api-key-file with --mode offline: `generate` has no HTTP; give --mode online or both",
-        ));
-    }
-    request.header_names = secrets.headers.keys().cloned().collect();
-    if names.is_empty() {
-        request.workload.model = local_path(request.workload.model);
-        request.workload.tokenizer = request.workload.tokenizer.map(local_path);
-    }
-    let wait = Duration::from_millis(request.limits.device_wait_ms);
-    let plan = plan(request);
+    let plan = ready(asked.request, &secrets, &names)?;
     if args.dry_run {
         if names.is_empty() {
             known_chapters(&plan)?;
         }
         return dry_run::print(context, &plan, asked.sweep.as_ref(), &names, format).await;
     }
-    let interrupt = interrupt::listen()?;
-    let console = Console::new(format == Format::Text);
-    if let Some(note) = &asked.note {
-        console.note(note);
-    }
-    let store = Store::open(&context.db).await?;
-    let agents = tokio::select! {
-        agents = connect::connect(context, &store, &names, &interrupt, &console, wait) => agents?,
-        () = interrupt.cancelled() => return Ok(Exit::Interrupted),
-    };
-    let session = Session {
-        store: &store,
-        hosts: &agents.hosts,
-        plan: &plan,
-        secrets,
-        label: args.label,
-        tags: args.tag.into_iter().collect(),
-        session_id: Ulid::generate().to_string(),
-        created_unix_ms: crate::now_unix_ms(),
-        interrupt: &interrupt,
-        console: &console,
-    };
-    let outcome = checked_run(&session, asked.sweep).await;
-    let session_id = session.session_id.clone();
-    agents.close().await;
-    let Some((outcome, curves)) = outcome? else {
+    let Some(bench) = Bench::open(context, &names, wait(&plan), format == Format::Text).await?
+    else {
         return Ok(Exit::Interrupted);
     };
-    if format == Format::Json || !outcome.runs.is_empty() {
-        report(context, &store, &session_id, &outcome, &curves, format).await?;
+    if let Some(note) = &asked.note {
+        bench.console.note(note);
+    }
+    let named = Named {
+        label: args.label,
+        tags: args.tag.into_iter().collect(),
+    };
+    let led = async {
+        if bench.check(&plan).await?.is_none() {
+            return Ok(None);
+        }
+        bench
+            .lead(&plan, asked.sweep, secrets, named)
+            .await
+            .map(Some)
+    };
+    let led = led.await;
+    finish(context, bench, led, format).await
+}
+
+/// `--wait`, for a built-in agent that works for another command.
+fn wait(plan: &Plan) -> Duration {
+    Duration::from_millis(plan.request.limits.device_wait_ms)
+}
+
+/// Lets the agents go and prints how the session ended; none if the user interrupted before its
+/// first run.
+async fn finish(
+    context: &Context,
+    bench: Bench,
+    led: anyhow::Result<Option<Led>>,
+    format: Format,
+) -> anyhow::Result<Exit> {
+    let store = bench.release().await;
+    let Some(led) = led? else {
+        return Ok(Exit::Interrupted);
+    };
+    if format == Format::Json || !led.outcome.runs.is_empty() {
+        report(context, &store, &led, format).await?;
     }
     store.close().await;
-    Ok(outcome.exit)
-}
-
-/// None if the user interrupted before the first run.
-async fn checked_run(
-    session: &Session<'_>,
-    sweep: Option<Range>,
-) -> anyhow::Result<Option<(Outcome, Vec<Curve>)>> {
-    tokio::select! {
-        checked = check(session.hosts, session.plan) => checked?,
-        () = session.interrupt.cancelled() => return Ok(None),
-    }
-    match sweep {
-        Some(range) => session.sweep(range).await.map(Some),
-        None => Ok(Some((session.run().await?, Vec::new()))),
-    }
-}
-
-/// A path is made absolute: the same name must not mean two models in two folders.
-fn local_path(model: String) -> String {
-    match std::fs::canonicalize(&model) {
-        Ok(path) => path.into_os_string().into_string().unwrap_or(model),
-        Err(_) => model,
-    }
+    Ok(led.outcome.exit)
 }
 
 /// A dry run starts no agent; its chapters are looked up in the engine that is linked.
@@ -159,31 +141,30 @@ fn known_chapters(plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Text has been printed run by run, and only its end is left; the other formats are one document.
-async fn report(
-    context: &Context,
-    store: &Store,
-    session_id: &str,
-    outcome: &Outcome,
-    curves: &[Curve],
-    format: Format,
-) -> anyhow::Result<()> {
+async fn report(context: &Context, store: &Store, led: &Led, format: Format) -> anyhow::Result<()> {
+    let (session_id, runs) = (&led.session_id, &led.outcome.runs);
     if format == Format::Text {
-        let runs: Vec<&RunRecord> = outcome.runs.iter().collect();
+        let runs: Vec<&RunRecord> = runs.iter().collect();
         let compare = show::session::compare_command(&runs).map(|command| match &context.db_flag {
             Some(db) => format!("{command} --db {}", db.display()),
             None => command,
         });
-        let curves = show::curve::render(curves, format);
-        let end = show::session::end_text(session_id, compare.as_deref());
+        let curves = show::curve::render(&led.curves, format);
+        let end = show::session::end_text(session_id, &runs, compare.as_deref());
         out::print(&format!("{curves}{end}"))?;
         return Ok(());
     }
     // One run's requests at a time: a session may be of any number of large ones.
-    let mut views = Vec::with_capacity(outcome.runs.len());
-    for run in &outcome.runs {
+    let mut views = Vec::with_capacity(runs.len());
+    for run in runs {
         let loaded = store.with_figures(run.clone()).await?;
         views.push(show::run::view(run, &loaded));
     }
-    out::print(&show::session::render(session_id, &views, curves, format)?)?;
+    out::print(&show::session::render(
+        session_id,
+        &views,
+        &led.curves,
+        format,
+    )?)?;
     Ok(())
 }

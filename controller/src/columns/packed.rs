@@ -115,7 +115,7 @@ fn put<const N: usize>(
     requests: &[Request],
     of: impl FnMut(&Request) -> [u8; N],
 ) {
-    raw.extend(requests.iter().map(of).flatten());
+    raw.extend(requests.iter().flat_map(of));
 }
 
 fn hash(hash: Option<NonZeroU64>) -> u64 {

@@ -1,16 +1,17 @@
 //! One cell of a comparison, from the pair of sides that was chosen to the words.
 
-use contracts::run::Soundness;
-
 use crate::compare::cell::{self, Row, Terms};
-use crate::compare::document::{Cell, CellKind, Overall, Side};
+use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
+use crate::compare::doubts;
+use crate::compare::inside;
 use crate::compare::judge::{Floor, Rules, Verdict};
 use crate::compare::lint::{self, Allowed, Reason};
 use crate::compare::overhead::overhead;
 use crate::compare::pairing::{Group, Pair};
+use crate::compare::provenance::provenance;
 use crate::compare::{Input, Inputs, Known, Measured, Options, outputs, workload_words};
 use crate::record::RunRecord;
-use crate::show::validity;
+use crate::show::compare::verdict;
 
 /// Judges one pair.
 pub(super) fn cell(
@@ -54,7 +55,9 @@ pub(super) fn cell(
 
     let mut notes = pair.notes.clone();
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
-        notes.extend(runs.iter().flat_map(|run| doubts(name, run.run)));
+        notes.extend(doubts::doubts(name, runs));
+        notes.extend(outputs::unsteady(name, runs));
+        notes.extend(inside::warnings(name, runs));
     }
 
     let kind = kind(base_run, candidate_run);
@@ -77,11 +80,15 @@ pub(super) fn cell(
         },
         floor: &floor,
     };
-    let mut rows = cell::rows(&base, &candidate, &terms);
-    let wanted = |row: &Row| options.metrics.is_empty() || options.metrics.contains(&row.metric);
-    rows.retain(wanted);
-    let mut primary = rows.iter().filter(|row| row.primary);
-    let noise_floor = primary.find_map(|row| floor(&row.metric));
+    let rows = cell::rows(&base, &candidate, &terms);
+    let primary = rows.iter().filter(|row| row.primary);
+    let noise_floors = primary.filter_map(|row| {
+        Some(NoiseFloor {
+            metric: row.metric.clone(),
+            label: row.label.clone(),
+            floor: floor(&row.metric)?,
+        })
+    });
     let layer = comparable && kind == CellKind::NetworkLayer;
     let overall = overall(&rows);
     Cell {
@@ -96,26 +103,31 @@ pub(super) fn cell(
         order: pair.order(),
         rules: terms.rules,
         excluded: pair.excluded.clone(),
-        noise_floor,
+        noise_floors: noise_floors.collect(),
         differences,
-        rows,
-        overhead: layer.then(|| overhead(&base, &candidate)),
+        overhead: layer.then(|| overhead(&base, &candidate, &terms)),
         outputs,
+        provenance: provenance(&pair.base, &pair.candidate, terms.rules),
+        word: verdict::overall(&reasons, &withheld, &rows, terms.rules.margin),
         overall,
-        word: word(&reasons, &withheld, &overall, base.len(), candidate.len()),
+        rows,
+        hidden: Vec::new(),
         withheld,
         reasons,
         notes,
     }
 }
 
-/// The wider floor of the two sides: a verdict must hold against both.
+/// The wider floor of the two sides: a verdict must hold against both. None across hosts.
 fn wider(
     known: &Known<'_>,
     base: &RunRecord,
     candidate: &RunRecord,
     metric: &str,
 ) -> Option<Floor> {
+    if base.host_fingerprint != candidate.host_fingerprint {
+        return None;
+    }
     let floors = [base, candidate].map(|run| (known.floor)(run, metric));
     let floors = floors.into_iter().flatten();
     floors.max_by(|a, b| a.log_sd.total_cmp(&b.log_sd))
@@ -125,7 +137,7 @@ fn overall(rows: &[Row]) -> Overall {
     let mut overall = Overall::default();
     for row in rows.iter().filter(|row| row.primary) {
         overall.primary += 1;
-        let count = match row.judgement.as_ref().map(|judgement| &judgement.verdict) {
+        let count = match &row.verdict {
             Some(Verdict::Faster { .. }) => &mut overall.faster,
             Some(Verdict::Slower { .. }) => &mut overall.slower,
             Some(Verdict::Equivalent) => &mut overall.equivalent,
@@ -135,18 +147,6 @@ fn overall(rows: &[Row]) -> Overall {
         *count += 1;
     }
     overall
-}
-
-/// A run's doubts go wherever its figures go.
-fn doubts(side: &str, run: &RunRecord) -> Vec<String> {
-    let mut doubts = Vec::new();
-    if run.status.validity.verdict == Soundness::Degraded {
-        let verdict = validity::verdict(&run.status.validity);
-        doubts.push(format!("the {side}'s run {} is {verdict}", run.run_id));
-    }
-    let warnings = validity::other_warnings(&run.status);
-    doubts.extend(warnings.map(|w| format!("the {side}'s run {}: {}", run.run_id, w.message)));
-    doubts
 }
 
 pub(super) fn load<'a>(group: &'a Group, inputs: &'a Inputs) -> Vec<Measured<'a>> {
@@ -187,40 +187,5 @@ fn side(group: &Group, runs: &[Measured<'_>]) -> Side {
         failed_requests: count(failed),
         created_unix_ms: newest.created_unix_ms,
         file: newest.file.clone(),
-    }
-}
-
-/// The cell in a few words: why it is not comparable, why it has no verdict, or how often which
-/// word occurs.
-fn word(
-    reasons: &[Reason],
-    withheld: &[String],
-    overall: &Overall,
-    base_runs: usize,
-    candidate_runs: usize,
-) -> String {
-    if !reasons.is_empty() {
-        let reasons: Vec<&str> = reasons.iter().map(|r| r.message.as_str()).collect();
-        return format!("NOT COMPARABLE: {}", reasons.join("; "));
-    }
-    if !withheld.is_empty() {
-        return format!("no verdict: {}", withheld.join("; "));
-    }
-    if overall.none < overall.primary {
-        let counts = [
-            ("FASTER on", overall.faster),
-            ("SLOWER on", overall.slower),
-            ("EQUIVALENT on", overall.equivalent),
-            ("undecided on", overall.undecided),
-            ("no verdict on", overall.none),
-        ];
-        let counts = counts.iter().filter(|(_, n)| *n > 0);
-        let counts: Vec<String> = counts.map(|(word, n)| format!("{word} {n}")).collect();
-        return format!("{} of {} primary", counts.join(", "), overall.primary);
-    }
-    match (base_runs, candidate_runs) {
-        (1, 1) => "no verdict: one run a side".to_owned(),
-        (b, c) if b == c => format!("no verdict: {b} runs a side"),
-        (b, c) => format!("no verdict: {b} and {c} runs a side"),
     }
 }

@@ -13,12 +13,15 @@ use crate::compare::outputs::Outputs;
 use crate::compare::overhead::Overhead;
 use crate::compare::pairing::Excluded;
 use crate::compare::product::Product;
+use crate::compare::provenance::Provenance;
 
 /// All that is printed, and the JSON of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Version of this document.
     pub schema: u32,
+    /// When it was made, for people.
+    pub compared_unix_ms: i64,
     /// By which rules it was judged.
     pub rules: Options,
     /// One for two sides; for more, one for each candidate, in the order of the selectors.
@@ -33,10 +36,49 @@ impl Comparison {
         self.steps.iter().flat_map(|step| &step.cells)
     }
 
-    /// Whether every cell is comparable; if not, the exit code is 11.
+    /// Whether every cell is comparable.
     pub fn comparable(&self) -> bool {
         self.cells().all(|cell| cell.reasons.is_empty())
     }
+
+    /// Shows only the rows of these metrics. Verdicts, the overall words and the exit code stay
+    /// those of all primary metrics: what is not looked at still happened.
+    ///
+    /// # Errors
+    /// A name that no cell has a row of; nothing is hidden then.
+    pub fn show_only(&mut self, metrics: &[String]) -> Result<(), UnknownMetric> {
+        let mut known: Vec<String> = Vec::new();
+        for row in self.cells().flat_map(|cell| &cell.rows) {
+            if !known.contains(&row.metric) {
+                known.push(row.metric.clone());
+            }
+        }
+        if let Some(name) = metrics.iter().find(|name| !known.contains(name)) {
+            return Err(UnknownMetric {
+                name: name.clone(),
+                known: known.join(", "),
+            });
+        }
+        self.product
+            .retain(|product| metrics.contains(&product.metric));
+        for cell in self.steps.iter_mut().flat_map(|step| &mut step.cells) {
+            let rows = std::mem::take(&mut cell.rows);
+            let (shown, hidden) = rows
+                .into_iter()
+                .partition(|row: &Row| metrics.contains(&row.metric));
+            cell.rows = shown;
+            cell.hidden = hidden;
+        }
+        Ok(())
+    }
+}
+
+/// A metric that no cell has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no cell has the metric `{name}`; these are there: {known}")]
+pub struct UnknownMetric {
+    name: String,
+    known: String,
 }
 
 /// One candidate against one base.
@@ -81,24 +123,37 @@ pub struct Cell {
     /// Why there are numbers and no verdict; empty where there is one, or where the cell is not
     /// comparable.
     pub withheld: Vec<String>,
-    /// What equal runs differ by on this host, of the first primary metric that has it.
-    pub noise_floor: Option<Floor>,
+    /// What equal runs differ by on this host, of each primary metric for which it is known.
+    pub noise_floors: Vec<NoiseFloor>,
     /// All that differs between the sides, by name.
     pub differences: Vec<Difference>,
-    /// Figures, ratios and differences.
+    /// Figures, ratios and verdicts.
     pub rows: Vec<Row>,
+    /// Rows that were asked not to be shown. Those of primary metrics count like any other.
+    #[serde(skip)]
+    pub hidden: Vec<Row>,
     /// Online − offline, where that is what is compared.
     pub overhead: Option<Overhead>,
     /// How the answers agree.
     pub outputs: Outputs,
     /// Why the cell is not comparable; empty if it is.
     pub reasons: Vec<Reason>,
+    /// What all of this rests on.
+    pub provenance: Provenance,
     /// How often each word occurs over the primary metrics.
     pub overall: Overall,
     /// What the evidence says, in a few words.
     pub word: String,
     /// Footnotes of this cell.
     pub notes: Vec<String>,
+}
+
+impl Cell {
+    /// What the sides are judged by, shown or not.
+    pub fn primaries(&self) -> impl Iterator<Item = &Row> {
+        let all = self.rows.iter().chain(&self.hidden);
+        all.filter(|row| row.primary)
+    }
 }
 
 /// What a cell compares.
@@ -138,10 +193,22 @@ pub struct Side {
     pub file: Option<String>,
 }
 
+/// The noise floor of one metric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NoiseFloor {
+    /// Name of the metric, for programs.
+    pub metric: String,
+    /// The same for people.
+    pub label: String,
+    /// What was measured.
+    #[serde(flatten)]
+    pub floor: Floor,
+}
+
 /// How often each word occurs over the primary metrics of a cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Overall {
-    /// Primary metrics that are shown.
+    /// Primary metrics.
     pub primary: u32,
     /// FASTER.
     pub faster: u32,

@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use contracts::sample::{Sample, TimingSource, TokenSource};
 
 use crate::columns::Columns;
+use crate::compare::inside;
 use crate::compare::reduced::Reduced;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::stats::bench::measured;
@@ -16,6 +17,9 @@ use crate::stats::bench::measured;
 pub struct Input {
     /// Its values; none of a run without a successful request.
     pub reduced: Option<Reduced>,
+    /// Wall times in the order of the requests; empty of a run with more than
+    /// [`inside::MAX_REQUESTS`].
+    pub walls_ms: Vec<f64>,
     /// Measured requests that succeeded.
     pub succeeded: u64,
     /// Measured requests that failed.
@@ -69,6 +73,7 @@ impl Input {
     /// Nothing was measured.
     pub const EMPTY: Self = Self {
         reduced: None,
+        walls_ms: Vec::new(),
         succeeded: 0,
         failed: 0,
         timing_sources: Vec::new(),
@@ -90,6 +95,11 @@ impl Input {
         let requests = || columns.requests.iter();
         Self {
             reduced: Reduced::of_columns(run, columns),
+            walls_ms: if columns.requests.len() <= inside::MAX_REQUESTS {
+                requests().map(|request| request.wall_ms).collect()
+            } else {
+                Vec::new()
+            },
             succeeded: columns.requests.len() as u64,
             failed: columns.failed,
             timing_sources: distinct(requests().filter_map(|r| r.timing_source)),

@@ -10,14 +10,18 @@
 mod assemble;
 pub mod cell;
 mod document;
+mod doubts;
 mod facts;
+pub mod gate;
 pub mod input;
+mod inside;
 pub mod judge;
 pub mod lint;
 pub mod outputs;
 pub mod overhead;
 pub mod pairing;
 pub mod product;
+pub mod provenance;
 pub mod reduced;
 pub mod work;
 
@@ -25,7 +29,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-pub use crate::compare::document::{Cell, CellKind, Comparison, Overall, Side, Step};
+pub use crate::compare::document::{
+    Cell, CellKind, Comparison, NoiseFloor, Overall, Side, Step, UnknownMetric,
+};
 pub use crate::compare::facts::workload_facts;
 pub use crate::compare::input::Input;
 use crate::compare::judge::Floor;
@@ -57,8 +63,6 @@ pub struct Options {
     pub alpha: f64,
     /// Ratios from 1/(1+margin) to 1+margin are practically equal.
     pub margin: f64,
-    /// Names of the metrics that are shown; all if it is empty.
-    pub metrics: Vec<String>,
     /// Whether contaminated runs are used: numbers, and no verdict where that changes anything.
     pub all: bool,
     /// Whether sides of different hosts get numbers, and no verdict.
@@ -72,7 +76,6 @@ impl Default for Options {
         Self {
             alpha: ALPHA,
             margin: MARGIN,
-            metrics: Vec::new(),
             all: false,
             allow_different_hosts: false,
             vs: Vs::First,
@@ -113,6 +116,8 @@ pub struct Known<'k> {
     /// How much equal runs of this run's engine, mode and workload differ on its host, by a
     /// metric's name; none if nobody measured it.
     pub floor: &'k dyn Fn(&RunRecord, &str) -> Option<Floor>,
+    /// What time it is, for people: how old a noise floor is.
+    pub now_unix_ms: i64,
 }
 
 /// A run of a side with what was measured in it, borrowed.
@@ -167,6 +172,7 @@ pub fn compare(
     };
     Comparison {
         schema: contracts::SCHEMA,
+        compared_unix_ms: known.now_unix_ms,
         rules: options.clone(),
         steps,
         product,

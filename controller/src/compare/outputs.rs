@@ -6,6 +6,8 @@
 //! (`firm_steps`): up to there tokens must agree, what follows is not judged. Whether a firm
 //! difference forbids the comparison is [`super::lint::must_agree`]'s question.
 
+mod runs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -13,6 +15,7 @@ use serde::Serialize;
 use crate::compare::Measured;
 use crate::compare::input::{Answer, Input, Spoken};
 use crate::show::words;
+pub use runs::unsteady;
 
 /// Tokens or characters shown on either side of the first difference.
 const SHOWN_BEFORE: usize = 12;
@@ -91,7 +94,7 @@ pub fn differing<'a>(
     candidate: &[Measured<'a>],
 ) -> BTreeMap<&'a str, BTreeSet<u32>> {
     let mut wanted = BTreeMap::<&str, BTreeSet<u32>>::new();
-    for (base, candidate) in base.iter().zip(candidate) {
+    for (base, candidate) in runs::pairs(base, candidate) {
         let differ = hashes(base.input, candidate.input).filter(|(_, equal)| !equal);
         for (index, _) in differ.take(READ_MAX) {
             for run in [base.run, candidate.run] {
@@ -144,9 +147,16 @@ pub fn judge(base: &[Measured<'_>], candidate: &[Measured<'_>]) -> Outputs {
         outputs.line = "outputs not judged: sampling is not greedy".to_owned();
         return outputs;
     }
+    let pairs = runs::pairs(base, candidate);
+    if pairs.is_empty() && !base.is_empty() && !candidate.is_empty() {
+        outputs.line =
+            "outputs not judged: no two runs were asked the same, since prompts were cold"
+                .to_owned();
+        return outputs;
+    }
     let mut firm_first = None;
     let mut other_first = None;
-    for (base, candidate) in base.iter().zip(candidate) {
+    for (base, candidate) in pairs {
         for (index, equal) in hashes(base.input, candidate.input) {
             outputs.compared += 1;
             if equal {

@@ -10,7 +10,7 @@ use crate::compare::Measured;
 use crate::record::RunRecord;
 use crate::stats::gaps::GapCounts;
 use crate::stats::mean;
-use crate::stats::quantile::{PERCENTILES, quantile_of, smallest_n, sorted};
+use crate::stats::quantile::{PERCENTILES, quantiles, smallest_n};
 use crate::stats::window::Shape;
 
 /// A figure of one run, or why it has none.
@@ -81,10 +81,10 @@ impl Reduced {
                 tokens().any(|source| source != TokenSource::Events),
             ),
             timing_mixed: sources.any(|source| Some(source) != timing),
-            walls: Quantiles::of(&column(&|r| Some(r.wall_ms))),
+            walls: Quantiles::of(column(&|r| Some(r.wall_ms))),
             wall_from_due_mean: mean(&walls_from_due),
-            walls_from_due: Quantiles::of(&walls_from_due),
-            ttfts: Quantiles::of(&column(&|r| r.ttft_ms)),
+            walls_from_due: Quantiles::of(walls_from_due),
+            ttfts: Quantiles::of(column(&|r| r.ttft_ms)),
             gaps: Quantiles::of_gaps(&columns.gaps),
             stats,
         })
@@ -124,11 +124,10 @@ struct Quantiles {
 }
 
 impl Quantiles {
-    fn of(values: &[f64]) -> Self {
-        let sorted = sorted(values).unwrap_or_default();
+    fn of(values: Vec<f64>) -> Self {
         Self {
-            count: sorted.len() as u64,
-            values: PERCENTILES.map(|(_, q)| quantile_of(&sorted, q)),
+            count: values.len() as u64,
+            values: quantiles(values, PERCENTILES.map(|(_, q)| q)),
         }
     }
 

@@ -21,6 +21,16 @@ pub(crate) fn compared_by(
     runs: &[RunWithSamples],
     options: &Options,
 ) -> Comparison {
+    compared_with_floor(words, runs, options, &|_, _| None)
+}
+
+/// As [`compared_by`], where somebody measured a noise floor.
+pub(crate) fn compared_with_floor(
+    words: &[&str],
+    runs: &[RunWithSamples],
+    options: &Options,
+    floor: &dyn Fn(&RunRecord, &str) -> Option<Floor>,
+) -> Comparison {
     let sides: Vec<Selector> = words.iter().map(|w| Selector::parse(w).unwrap()).collect();
     let records: Vec<RunRecord> = runs.iter().map(|run| run.run.clone()).collect();
     let steps = options.vs.steps(&sides).into_iter();
@@ -33,7 +43,8 @@ pub(crate) fn compared_by(
         .collect();
     let known = Known {
         same_tokens: &|chapter| chapter != "ch12",
-        floor: &|_, _| None,
+        floor,
+        now_unix_ms: fixtures::NOON_UNIX_MS,
     };
     compare(&pairings, &inputs, &known, options)
 }
@@ -52,7 +63,10 @@ fn one_run_a_side_has_no_verdict() {
     assert!(comparison.comparable());
     let cell = &comparison.steps[0].cells[0];
     assert_eq!(cell.kind, CellKind::Engines);
-    assert_eq!(cell.word, "no verdict: one run a side");
+    assert_eq!(
+        cell.word,
+        "overall (1 primary *, Wall p50): no verdict (1 run a side: needs 3, or a noise floor of this host)"
+    );
     assert_eq!(cell.overhead, None);
     assert_eq!(cell.outputs.line, "outputs identical 6/6");
 }
@@ -69,9 +83,11 @@ fn several_runs_a_side_say_how_many() {
             .word
             .clone()
     };
-    assert_eq!(word(&runs), "no verdict: 1 and 2 runs a side");
+    assert!(
+        word(&runs).ends_with("no verdict (1 run a side: needs 3, or a noise floor of this host)")
+    );
     runs.push(run("4", "ch01", Mode::Offline, &[100.0; 6]));
-    assert_eq!(word(&runs), "no verdict: 2 runs a side");
+    assert!(word(&runs).ends_with("no verdict (2 runs a side: needs 3)"));
 }
 
 #[test]

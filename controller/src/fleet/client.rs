@@ -123,7 +123,22 @@ impl AgentClient {
     /// # Errors
     /// Also a refusal that names the field.
     pub async fn check(&self, spec: &RunSpec) -> Result<CheckAnswer, FleetError> {
-        let body = CheckRequest { spec: spec.clone() };
+        self.checked(spec, false).await
+    }
+
+    /// [`check`](Self::check) with the executable's hash, which may take a part of a second more.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub async fn check_binary(&self, spec: &RunSpec) -> Result<CheckAnswer, FleetError> {
+        self.checked(spec, true).await
+    }
+
+    async fn checked(&self, spec: &RunSpec, with_binary: bool) -> Result<CheckAnswer, FleetError> {
+        let body = CheckRequest {
+            spec: spec.clone(),
+            with_binary,
+        };
         let call = self
             .call(Method::POST, "/v1/check")
             .json(&body)

@@ -89,6 +89,8 @@ async fn store_run(
         Ok(Item::Failed(why)) => Some(Err(why)),
         Ok(Item::Run(_) | Item::Hosts(_)) | Err(_) => Some(Err("it has no end".to_owned())),
     });
+    // Asked again after its end, it would take what belongs to the next run.
+    let samples = samples.fuse();
     store.add_whole_run(run, samples, || events.take()).await
 }
 

@@ -15,7 +15,8 @@ pub struct Sides {
     database: Option<Store>,
     /// By the path as the selector has it.
     files: BTreeMap<String, Source>,
-    /// All runs: the database's, then each file's; each part oldest first.
+    /// The runs that a selector may mean, without their wall times: the database's, then each
+    /// file's; each part oldest first.
     pub runs: Vec<RunRecord>,
 }
 
@@ -40,7 +41,11 @@ impl Sides {
             runs: Vec::new(),
         };
         if let Some(store) = &sides.database {
-            sides.runs = store.runs(&RunFilter::default()).await?;
+            let wanted = RunFilter {
+                selectors: selectors.to_vec(),
+                ..RunFilter::default()
+            };
+            sides.runs = store.runs_without_walls(&wanted).await?;
         }
         for selector in selectors {
             let Head::File(path) = &selector.head else {
@@ -50,7 +55,10 @@ impl Sides {
                 continue;
             }
             let source = Source::open(Path::new(path)).await?;
-            let mut runs = source.store.runs(&RunFilter::default()).await?;
+            let mut runs = source
+                .store
+                .runs_without_walls(&RunFilter::default())
+                .await?;
             for run in &mut runs {
                 run.file = Some(path.clone());
             }
@@ -58,6 +66,11 @@ impl Sides {
             sides.files.insert(path.clone(), source);
         }
         Ok(sides)
+    }
+
+    /// The database, if there is one.
+    pub fn database(&self) -> Option<&Store> {
+        self.database.as_ref()
     }
 
     /// The store that has a run's samples and events; none for a run that is not of these sides.

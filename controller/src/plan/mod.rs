@@ -1,72 +1,42 @@
 //! What is asked, multiplied out: arms, loads, their order, and the spec of each run. Pure.
 //!
 //! Nothing here knows agents or the database; ids are given out when a run is about to be sent.
-//! How a sweep goes on from what it has measured is [`sweep`]'s.
+//! How a sweep goes on from what it has measured is [`sweep`]'s; what is asked again of a session
+//! that is extended is [`extend`]'s.
 
+pub mod extend;
 mod key;
+mod order;
 pub mod sweep;
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use contracts::defaults;
-use contracts::run::{Arm, Device, Dtype, EngineRef, Limits, Load, Mode, RunSpec, Slo, Workload};
+use contracts::run::{Arm, EngineRef, Limits, Load, Mode, RunSpec, Slo, Workload};
 use serde::Serialize;
-use serde_json::Value;
 
+use order::{arranged, letter, sequence};
 use sweep::Range;
 
 pub use key::workload_key;
-
-/// In which order the arms of a session run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// A B, B A, A B, …: a drift of the machine hits all arms alike.
-    Abba,
-    /// A A A, B B B.
-    Blocked,
-}
-
-impl Order {
-    /// As it is written and stored.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Abba => "abba",
-            Self::Blocked => "blocked",
-        }
-    }
-}
+pub use order::Order;
 
 /// Passes over the arms of one session, at most.
 pub const REPEAT_MAX: u32 = 1_000;
 /// Runs of one session, at most: beyond it, something was mistyped.
 pub const RUNS_MAX: usize = 10_000;
+/// How often a session may be extended, at most: each look costs every one of them confidence.
+pub const EXTEND_MAX: u32 = 2;
+/// Pause between two runs, at most: a machine that needs longer to cool is not fit to measure on.
+pub const COOLDOWN_MAX: Duration = Duration::from_secs(3_600);
 /// How an offline engine is asked: `generate` takes one request at a time.
 const OFFLINE_LOAD: Load = Load::Closed { concurrency: 1 };
 
 /// What a user asked for.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Each is an arm of its own, twice the same too.
-    pub engines: Vec<EngineRef>,
-    /// Each engine in each of these.
-    pub modes: Vec<Mode>,
-    /// Type of the weights.
-    pub dtype: Option<Dtype>,
-    /// Where to compute.
-    pub device: Device,
-    /// Threads.
-    pub threads: Option<u32>,
-    /// Whether online runs stream where the engine can.
-    pub stream: bool,
-    /// Options of the chapter.
-    pub options: BTreeMap<String, String>,
-    /// Names of the headers whose values travel as secrets; online only.
-    pub header_names: Vec<String>,
-    /// Fields put into each request's body; online only.
-    pub extra: BTreeMap<String, Value>,
-    /// A connection for each request; online only.
-    pub no_keepalive: bool,
+    /// What is judged, in the order of the letters; twice the same are two arms.
+    pub arms: Vec<Arm>,
     /// The work. Its load is that of one run at a time, its `n_runs` what is asked of runs that
     /// count their requests; `duration_ms` is for online runs.
     pub workload: Workload,
@@ -80,9 +50,33 @@ pub struct Request {
     pub repeat: u32,
     /// Their order.
     pub order: Order,
+    /// What the first block is shuffled by; 0 leaves the arms as they were named.
+    pub order_seed: u64,
+    /// How often the session may be extended.
+    pub max_extend: u32,
+    /// Pause between two runs on a host.
+    pub cooldown: Duration,
+    /// What the session had before; nothing where it is new.
+    pub before: Before,
+}
+
+/// What a session that is extended had before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Before {
+    /// Passes over the arms, under each load.
+    pub passes: u32,
+    /// Blocks, counted on from load to load.
+    pub blocks: u32,
+    /// Runs.
+    pub runs: u32,
 }
 
 impl Request {
+    /// Whether anything goes over HTTP.
+    pub fn online(&self) -> bool {
+        self.arms.iter().any(|arm| arm.mode == Mode::Online)
+    }
+
     /// What an arm is asked to do under a load, with `n_runs` requests where they are counted. An
     /// offline one takes one request at a time, and counts them.
     fn spec(&self, arm: &Arm, load: &Load, n_runs: u32) -> RunSpec {
@@ -106,40 +100,12 @@ impl Request {
         }
     }
 
-    /// Each engine in each mode, with its letter.
-    fn arms(&self) -> Vec<PlannedArm> {
-        let arms = self.engines.iter().flat_map(|engine| {
-            let arm = |mode: &Mode| self.arm(engine, *mode);
-            self.modes.iter().map(arm).collect::<Vec<_>>()
-        });
+    /// The arms with their letters.
+    fn lettered(&self) -> Vec<PlannedArm> {
         let letters = (0..).map(letter);
-        arms.zip(letters)
-            .map(|(arm, letter)| PlannedArm { letter, arm })
+        let arms = self.arms.iter().cloned().zip(letters);
+        arms.map(|(arm, letter)| PlannedArm { letter, arm })
             .collect()
-    }
-
-    fn arm(&self, engine: &EngineRef, mode: Mode) -> Arm {
-        let online = mode == Mode::Online;
-        Arm {
-            engine: engine.clone(),
-            mode,
-            dtype: self.dtype,
-            device: self.device,
-            threads: self.threads,
-            stream: self.stream || !online,
-            options: self.options.clone(),
-            header_names: if online {
-                self.header_names.clone()
-            } else {
-                Vec::new()
-            },
-            extra: if online {
-                self.extra.clone()
-            } else {
-                BTreeMap::new()
-            },
-            no_keepalive: self.no_keepalive && online,
-        }
     }
 }
 
@@ -234,25 +200,30 @@ pub fn slots(load: &Load) -> Option<u32> {
 /// Offline arms know no load and run once: among those that also take one request at a time, where
 /// there are such, else before all others.
 pub fn plan(request: Request) -> Plan {
-    let arms = request.arms();
+    let arms = request.lettered();
+    let order = arranged(arms.len(), request.order_seed);
+    let order: Vec<&PlannedArm> = order.iter().filter_map(|place| arms.get(*place)).collect();
+    let before = request.before;
+    let passes = before.passes..before.passes + request.repeat;
     let mut runs = Vec::new();
-    for (cell, (load, members)) in (0..).zip(cells(&request, &arms)) {
+    for (cell, (load, members)) in (0..).zip(cells(&request, &order)) {
         let n_runs = request.workload.n_runs;
         let keys: Vec<String> = members
             .iter()
             .map(|arm| workload_key(&request.spec(&arm.arm, load, n_runs).workload))
             .collect();
-        for (place, block) in sequence(members.len(), request.repeat, request.order) {
+        for (place, pass) in sequence(members.len(), passes.clone(), request.order) {
             let (Some(arm), Some(key)) = (members.get(place), keys.get(place)) else {
                 continue;
             };
+            let made = u32::try_from(runs.len()).unwrap_or(u32::MAX);
             runs.push(PlannedRun {
                 letter: arm.letter.clone(),
                 arm: arm.arm.clone(),
                 load: load.clone(),
                 n_runs,
-                block: cell * request.repeat + block,
-                position: u32::try_from(runs.len()).unwrap_or(u32::MAX),
+                block: before.blocks + cell * request.repeat + (pass - before.passes),
+                position: before.runs.saturating_add(made),
                 workload_key: key.clone(),
             });
         }
@@ -265,8 +236,11 @@ pub fn plan(request: Request) -> Plan {
 }
 
 /// The loads in their order, each with the arms that run under it.
-fn cells<'a>(request: &'a Request, arms: &'a [PlannedArm]) -> Vec<(&'a Load, Vec<&'a PlannedArm>)> {
-    let of = |mode: Mode| arms.iter().filter(move |arm| arm.arm.mode == mode);
+fn cells<'a>(
+    request: &'a Request,
+    arms: &[&'a PlannedArm],
+) -> Vec<(&'a Load, Vec<&'a PlannedArm>)> {
+    let of = |mode: Mode| arms.iter().copied().filter(move |arm| arm.arm.mode == mode);
     let counted = request.workload.duration_ms.is_none();
     let shared = request
         .loads
@@ -280,7 +254,7 @@ fn cells<'a>(request: &'a Request, arms: &'a [PlannedArm]) -> Vec<(&'a Load, Vec
     if of(Mode::Online).next().is_some() {
         for (place, load) in request.loads.iter().enumerate() {
             let members = if shared == Some(place) {
-                arms.iter().collect()
+                arms.to_vec()
             } else {
                 of(Mode::Online).collect()
             };
@@ -288,40 +262,6 @@ fn cells<'a>(request: &'a Request, arms: &'a [PlannedArm]) -> Vec<(&'a Load, Vec
         }
     }
     cells
-}
-
-/// (arm, block) in the order of running.
-fn sequence(arms: usize, repeat: u32, order: Order) -> Vec<(usize, u32)> {
-    match order {
-        Order::Abba => (0..repeat)
-            .flat_map(|block| {
-                (0..arms).map(move |place| {
-                    let arm = if block % 2 == 0 {
-                        place
-                    } else {
-                        arms - 1 - place
-                    };
-                    (arm, block)
-                })
-            })
-            .collect(),
-        Order::Blocked => (0..arms)
-            .flat_map(|arm| (0..repeat).map(move |block| (arm, block)))
-            .collect(),
-    }
-}
-
-/// 0 → `a`, 25 → `z`, 26 → `aa`: bijective base 26.
-fn letter(index: usize) -> String {
-    let mut rest = index + 1;
-    let mut letters = Vec::new();
-    while rest > 0 {
-        rest -= 1;
-        let digit = u8::try_from(rest % 26).unwrap_or(0);
-        letters.push(char::from(b'a' + digit));
-        rest /= 26;
-    }
-    letters.iter().rev().collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
+
 use contracts::generate::SamplingParams;
-use contracts::run::{AllowFailures, CacheState, Endpoint, PromptSource};
+use contracts::run::{AllowFailures, CacheState, Device, Endpoint, PromptSource};
 use proptest::prelude::*;
 
 use super::*;
@@ -30,23 +32,26 @@ fn closed(concurrency: u32) -> Load {
     Load::Closed { concurrency }
 }
 
+/// Chapters, each in each mode.
 pub fn request(engines: &[&str], modes: &[Mode], repeat: u32, order: Order) -> Request {
-    Request {
-        engines: engines
-            .iter()
-            .map(|id| EngineRef::Chapter {
-                id: (*id).to_owned(),
-            })
-            .collect(),
-        modes: modes.to_vec(),
+    let arm = |id: &str, mode: Mode| Arm {
+        name: None,
+        engine: EngineRef::Chapter { id: id.to_owned() },
+        mode,
         dtype: None,
         device: Device::Cpu,
         threads: None,
         stream: true,
         options: BTreeMap::new(),
-        header_names: vec!["x-team".to_owned()],
-        extra: BTreeMap::from([("n_probs".to_owned(), Value::from(1))]),
-        no_keepalive: true,
+        header_names: Vec::new(),
+        extra: BTreeMap::new(),
+        no_keepalive: false,
+    };
+    Request {
+        arms: engines
+            .iter()
+            .flat_map(|id| modes.iter().map(|mode| arm(id, *mode)))
+            .collect(),
         workload: workload(),
         loads: vec![closed(1)],
         slo: Some(Slo {
@@ -62,6 +67,10 @@ pub fn request(engines: &[&str], modes: &[Mode], repeat: u32, order: Order) -> R
         },
         repeat,
         order,
+        order_seed: 0,
+        max_extend: 0,
+        cooldown: Duration::ZERO,
+        before: Before::default(),
     }
 }
 
@@ -112,7 +121,7 @@ fn offline_arms_run_once_beside_their_like_or_first() {
     assert_eq!(cells_in_words(&plan(asked.clone())), "a1 b4 b8");
     asked.loads = vec![closed(1), closed(8)];
     assert_eq!(cells_in_words(&plan(asked.clone())), "a1 b1 b8");
-    asked.modes = vec![Mode::Offline];
+    asked.arms.truncate(1);
     assert_eq!(cells_in_words(&plan(asked)), "a1");
 }
 
@@ -127,10 +136,6 @@ fn offline_arms_count_requests_where_online_ones_count_time() {
     assert_eq!(offline.workload.duration_ms, None);
     assert_eq!(online.workload.n_runs, defaults::N_RUNS_MAX);
     assert_eq!(online.workload.duration_ms, Some(30_000));
-    assert!(offline.arm.header_names.is_empty() && offline.arm.extra.is_empty());
-    assert!(!offline.arm.no_keepalive);
-    assert_eq!(online.arm.header_names, ["x-team"]);
-    assert!(online.arm.no_keepalive && online.arm.extra.len() == 1);
     assert_eq!(online.slo.as_ref().unwrap().ttft_ms, Some(200.0));
 }
 
@@ -142,6 +147,58 @@ fn the_same_chapter_twice_is_two_arms() {
         twice.arms.first().unwrap().arm,
         twice.arms.last().unwrap().arm
     );
+}
+
+#[test]
+fn a_seed_shuffles_the_first_block_and_the_next_one_turns_it_round() {
+    let chapters = ["ch01", "ch02", "ch04", "ch09"];
+    let seeded = |order_seed| {
+        let asked = request(&chapters, &[Mode::Online], 2, Order::Abba);
+        letters(&plan(Request {
+            order_seed,
+            ..asked
+        }))
+    };
+    assert_eq!(seeded(0), "abcddcba");
+    for seed in 1..20 {
+        let order = seeded(seed);
+        assert_eq!(order, seeded(seed), "the same seed, the same order");
+        let back: String = order.chars().rev().collect();
+        assert_eq!(order, back, "seed {seed}");
+        let mut block: Vec<char> = order.chars().take(4).collect();
+        block.sort_unstable();
+        assert_eq!(block, ['a', 'b', 'c', 'd'], "seed {seed}");
+    }
+    let orders: std::collections::BTreeSet<String> = (1..20).map(seeded).collect();
+    assert!(orders.len() > 5, "{orders:?}");
+}
+
+#[test]
+fn a_session_goes_on_as_it_would_have_gone_on() {
+    let chapters = ["ch01", "ch02", "ch04"];
+    let of = |repeat, before| {
+        let mut asked = request(&chapters, &[Mode::Online], repeat, Order::Abba);
+        asked.loads = vec![closed(1), closed(8)];
+        asked.order_seed = 7;
+        asked.before = before;
+        plan(asked)
+    };
+    let first = of(3, Before::default());
+    let before = Before {
+        passes: 3,
+        blocks: 6,
+        runs: 18,
+    };
+    let more = of(2, before);
+    let whole = of(5, Before::default());
+    let under_one = |plan: &Plan| letters(plan).chars().take(plan.runs.len() / 2).collect();
+    let (first, next, whole): (String, String, String) =
+        (under_one(&first), under_one(&more), under_one(&whole));
+    assert_eq!(format!("{first}{next}"), whole);
+    let blocks: Vec<u32> = more.runs.iter().map(|run| run.block).collect();
+    assert_eq!(blocks, [6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9]);
+    assert_eq!(more.runs[0].position, 18);
+    assert_eq!(more.runs[11].position, 29);
 }
 
 #[test]
@@ -165,7 +222,7 @@ proptest! {
     #[test]
     fn every_arm_runs_once_a_block(arms in 1_usize..6, repeat in 1_u32..8, blocked: bool) {
         let order = if blocked { Order::Blocked } else { Order::Abba };
-        let mut runs = sequence(arms, repeat, order);
+        let mut runs = sequence(arms, 0..repeat, order);
         prop_assert_eq!(runs.len(), arms * repeat as usize);
         runs.sort_unstable();
         runs.dedup();

@@ -24,7 +24,7 @@ use crate::fleet::AgentClient;
 use crate::plan::Plan;
 use crate::record::{RunRecord, RunWithSamples, SessionFacts};
 use crate::store::{NewSession, Store, StoreError};
-use progress::Console;
+use progress::{Console, Line};
 
 /// An agent that answered, and what it said.
 pub struct Host {
@@ -50,8 +50,8 @@ pub struct Session<'a> {
     pub tags: BTreeMap<String, String>,
     /// ULID.
     pub session_id: String,
-    /// When it was made, for people.
-    pub created_unix_ms: i64,
+    /// How it was planned, as each of its runs tells; an extension counts in it already.
+    pub facts: SessionFacts,
     /// Set by the first Ctrl-C.
     pub interrupt: &'a CancellationToken,
     /// What people see.
@@ -151,23 +151,14 @@ fn known(info: &HostInfo, engine: &EngineRef) -> Result<(), String> {
 }
 
 impl Session<'_> {
-    /// Runs everything. A failed run is shown, stored and not run again; the others go on.
+    /// Stores a new session. One that is extended is there already.
     ///
     /// # Errors
-    /// The database; an agent's trouble is in the outcome, since other agents go on.
-    pub async fn run(&self) -> anyhow::Result<Outcome> {
-        self.create().await?;
-        let mut outcome = Outcome::new();
-        for part in join_all(self.hosts.iter().map(|host| self.on_host(host))).await {
-            outcome.add(part);
-        }
-        Ok(self.ended(outcome))
-    }
-
-    async fn create(&self) -> Result<(), StoreError> {
+    /// The database.
+    pub async fn create(&self) -> Result<(), StoreError> {
         let session = NewSession {
             session_id: self.session_id.clone(),
-            facts: self.facts(),
+            facts: self.facts.clone(),
             label: self.label.clone(),
             tags: self.tags.clone(),
             controller_build: crate::build(),
@@ -175,16 +166,14 @@ impl Session<'_> {
         self.store.create_session(&session).await
     }
 
-    /// How it was planned, as each of its runs tells.
-    fn facts(&self) -> SessionFacts {
-        SessionFacts {
-            run_order: self.plan.request.order.word().to_owned(),
-            order_seed: 0,
-            repeat_count: self.plan.request.repeat,
-            max_extend: 0,
-            extended_count: 0,
-            created_unix_ms: self.created_unix_ms,
+    /// Runs everything. A failed run is shown, stored and not run again; the others go on. An
+    /// agent's trouble is in the outcome, since other agents go on.
+    pub async fn run(&self) -> Outcome {
+        let mut outcome = Outcome::new();
+        for part in join_all(self.hosts.iter().map(|host| self.on_host(host))).await {
+            outcome.add(part);
         }
+        self.ended(outcome)
     }
 
     fn ended(&self, mut outcome: Outcome) -> Outcome {
@@ -200,7 +189,10 @@ impl Session<'_> {
         let mut outcome = Outcome::new();
         let runs = Some(self.plan.runs.len());
         let mut line = self.console.line(host.client.name(), runs);
-        for planned in &self.plan.runs {
+        for (place, planned) in self.plan.runs.iter().enumerate() {
+            if place > 0 {
+                self.cool_down(&mut line).await;
+            }
             if self.interrupt.is_cancelled() {
                 break;
             }
@@ -211,6 +203,19 @@ impl Session<'_> {
         }
         line.close();
         outcome
+    }
+
+    /// Lets a host cool between two runs; the user may end that.
+    async fn cool_down(&self, line: &mut Line) {
+        let pause = self.plan.request.cooldown;
+        if pause.is_zero() {
+            return;
+        }
+        line.pause(pause);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = self.interrupt.cancelled() => {}
+        }
     }
 
     /// Shows how a run ended and adds it to the outcome; gives it back, or none where its host can

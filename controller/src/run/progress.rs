@@ -143,7 +143,7 @@ impl Line {
             Load::Closed { concurrency: 1 } => String::new(),
             load => format!(", {}", words::load(load)),
         };
-        self.label = format!("{} {place} {} {mode}{load}", self.agent, run.engine);
+        self.label = format!("{} {place} {} {mode}{load}", self.agent, run.called());
         self.bar
             .set_prefix(format!("{:LABEL_WIDTH$.LABEL_WIDTH$}", self.label));
         self.bar.set_position(0);
@@ -180,6 +180,16 @@ impl Line {
     pub fn end(&mut self) {
         self.ended += 1;
         self.spent += self.began.elapsed();
+    }
+
+    /// The host rests before its next run. That counts in what the runs to come are taken to take.
+    pub fn pause(&mut self, pause: Duration) {
+        self.spent += pause;
+        self.measuring = None;
+        self.began = Instant::now();
+        self.bar.set_length(0);
+        self.bar.set_position(0);
+        self.say("cooling down");
     }
 
     /// Nothing more comes from this agent.

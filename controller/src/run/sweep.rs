@@ -15,12 +15,9 @@ use crate::show::curve::Curve;
 use crate::show::sweep::SweepPoint;
 
 impl Session<'_> {
-    /// Sweeps every arm on every agent: agents at the same time, arms one after the other.
-    ///
-    /// # Errors
-    /// The database; an agent's trouble is in the outcome, since other agents go on.
-    pub async fn sweep(&self, range: Range) -> anyhow::Result<(Outcome, Vec<Curve>)> {
-        self.create().await?;
+    /// Sweeps every arm on every agent: agents at the same time, arms one after the other. An
+    /// agent's trouble is in the outcome, since other agents go on.
+    pub async fn sweep(&self, range: Range) -> (Outcome, Vec<Curve>) {
         let mut outcome = Outcome::new();
         let mut curves = Vec::new();
         let parts = self.hosts.iter().map(|host| self.sweep_host(host, &range));
@@ -28,7 +25,7 @@ impl Session<'_> {
             outcome.add(part);
             curves.extend(on_host);
         }
-        Ok((self.ended(outcome), curves))
+        (self.ended(outcome), curves)
     }
 
     async fn sweep_host(&self, host: &Host, range: &Range) -> (Outcome, Vec<Curve>) {
@@ -64,6 +61,9 @@ impl Session<'_> {
         let mut points = Vec::new();
         let mut goes_on = true;
         while let Some(level) = search.next() {
+            if !outcome.runs.is_empty() {
+                self.cool_down(line).await;
+            }
             if self.interrupt.is_cancelled() {
                 break;
             }

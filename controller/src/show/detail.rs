@@ -13,13 +13,22 @@ type Rows = Vec<(String, String)>;
 /// What the run is.
 pub fn identity(run: &RunRecord) -> Rows {
     let status = &run.status;
+    let name = &status.spec.arm.name;
+    let name = name.as_ref().map(|name| format!(" ({name})"));
+    let added = match run.look {
+        0 => String::new(),
+        look => format!(", added by extension {look}"),
+    };
     let mut rows = vec![
         row("id", run.run_id.clone()),
         row(
             "session",
             format!(
-                "{}, arm {}, block {}",
-                run.session_id, run.arm_letter, run.block
+                "{}, arm {}{}, block {}{added}",
+                run.session_id,
+                run.arm_letter,
+                name.unwrap_or_default(),
+                run.block
             ),
         ),
         row("state", words::snake(&status.state)),

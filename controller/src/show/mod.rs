@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod figures;
 pub mod floor;
 pub mod history;
+mod host;
 pub mod run;
 pub mod runs;
 pub mod session;

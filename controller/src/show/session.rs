@@ -1,12 +1,12 @@
 //! What `run` prints at its end: each run's table, and how to read the session again.
 
-use contracts::run::EngineRef;
+use contracts::run::{Arm, EngineRef, RunState};
 use serde::Serialize;
 
 use crate::record::{RunRecord, RunWithSamples};
 use crate::show::curve::{self, Curve};
 use crate::show::run::{RunView, head, markdown_head, view};
-use crate::show::{Format, pretty};
+use crate::show::{Format, pretty, words};
 
 /// What the JSON of a session holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -14,6 +14,8 @@ struct SessionView<'a> {
     schema: u32,
     session_id: &'a str,
     runs: &'a [RunView<'a>],
+    /// How many did not end as asked; none of them is run again.
+    unsuccessful: usize,
     /// What its sweeps came to.
     #[serde(skip_serializing_if = "<[Curve]>::is_empty")]
     sweeps: &'a [Curve],
@@ -35,6 +37,10 @@ pub fn render(
             schema: contracts::SCHEMA,
             session_id,
             runs,
+            unsuccessful: records
+                .iter()
+                .filter(|run| run.status.state != RunState::Done)
+                .count(),
             sweeps,
             compare,
         });
@@ -48,7 +54,7 @@ pub fn render(
         text.push_str(&format!("{head}{item}{}\n", place(view.run)));
     }
     text.push_str(&curve::render(sweeps, format));
-    text.push_str(&end_text(session_id, compare.as_deref()));
+    text.push_str(&end_text(session_id, &records, compare.as_deref()));
     Ok(text)
 }
 
@@ -61,44 +67,104 @@ fn place(run: &RunRecord) -> String {
     format!("run {} on {}\n", run.run_id, run.agent_name)
 }
 
-/// The last lines of a session: its id and the command that reads it.
-pub fn end_text(session_id: &str, compare: Option<&str>) -> String {
-    let compare = compare.map(|compare| format!("compare: {compare}\n"));
-    format!("session {session_id}\n{}", compare.unwrap_or_default())
+/// How many runs did not end as asked, by `failed` and `cancelled`; none where all did.
+fn unsuccessful(runs: &[&RunRecord]) -> Option<String> {
+    let count = |state| {
+        let ended = |run: &&&RunRecord| run.status.state == state;
+        runs.iter().filter(ended).count()
+    };
+    let (failed, cancelled) = (count(RunState::Failed), count(RunState::Cancelled));
+    let what = match (failed, cancelled) {
+        (0, 0) => return None,
+        (failed, 0) => format!("{failed} failed"),
+        (0, cancelled) => format!("{cancelled} cancelled"),
+        (failed, cancelled) => format!("{failed} failed and {cancelled} cancelled"),
+    };
+    Some(format!(
+        "{what} of {}, not run again",
+        words::count(runs.len() as u64, "run")
+    ))
 }
 
-/// `controller compare ch01 ch02`: the first arm against the next that can stand against it.
-/// Chapters go by their ids, one engine's modes by the modes, all else by arms of the session.
+/// The last lines of a session: runs that did not succeed, its id and the command that reads it.
+pub fn end_text(session_id: &str, runs: &[&RunRecord], compare: Option<&str>) -> String {
+    let failed = unsuccessful(runs).map(|failed| format!("{failed}\n"));
+    let compare = compare.map(|compare| format!("compare: {compare}\n"));
+    format!(
+        "{}session {session_id}\n{}",
+        failed.unwrap_or_default(),
+        compare.unwrap_or_default()
+    )
+}
+
+/// One arm of a session, as compare is told of it.
+struct Side<'a> {
+    letter: &'a str,
+    arm: &'a Arm,
+    /// `ch01`, `engine:vllm`, `url:…`.
+    word: String,
+}
+
+/// The arms in the order of their letters.
+fn sides<'a>(runs: &[&'a RunRecord]) -> Vec<Side<'a>> {
+    let mut sides: Vec<Side<'a>> = Vec::new();
+    for run in runs {
+        if sides.iter().any(|side| side.letter == run.arm_letter) {
+            continue;
+        }
+        let arm = &run.status.spec.arm;
+        let word = match &arm.engine {
+            EngineRef::Chapter { id } => id.clone(),
+            EngineRef::Named { name, .. } => format!("engine:{name}"),
+            EngineRef::Url { url, .. } => format!("url:{url}"),
+        };
+        sides.push(Side {
+            letter: &run.arm_letter,
+            arm,
+            word,
+        });
+    }
+    sides.sort_by_key(|side| (side.letter.len(), side.letter));
+    sides
+}
+
+/// `controller compare ch01 ch02`: all arms that can stand against the first. Engines go by their
+/// names, one engine's modes by the modes, all else by letters of the session. Three chapters or
+/// more are steps of a book: each is set against the one before.
 pub fn compare_command(runs: &[&RunRecord]) -> Option<String> {
-    let first = runs.first()?;
-    let (first_arm, letter) = (&first.status.spec.arm, &first.arm_letter);
-    let others = runs.iter().filter(|run| run.arm_letter != *letter);
-    let same_mode = others
-        .clone()
-        .find(|run| run.status.spec.arm.mode == first_arm.mode);
-    let other = same_mode.or_else(|| others.clone().next())?;
-    let other_arm = &other.status.spec.arm;
-    let word = |run: &RunRecord| match &run.status.spec.arm.engine {
-        EngineRef::Chapter { id } => id.clone(),
-        EngineRef::Named { name, .. } => format!("engine:{name}"),
-        EngineRef::Url { url, .. } => format!("url:{url}"),
-    };
-    let mode = |run: &RunRecord| super::words::snake(&run.status.spec.arm.mode);
-    let (a, b) = if first_arm.engine != other_arm.engine && first_arm.mode == other_arm.mode {
-        (word(first), word(other))
-    } else if first_arm.mode != other_arm.mode {
-        (
-            format!("{}:{}", word(first), mode(first)),
-            format!("{}:{}", word(other), mode(other)),
-        )
+    let session_id = &runs.first()?.session_id;
+    let sides = sides(runs);
+    let first = sides.first()?;
+    // A word that two arms of one mode share names neither of them.
+    let unique = sides.iter().enumerate().all(|(place, side)| {
+        let like = |other: &Side<'_>| other.word == side.word && other.arm.mode == side.arm.mode;
+        !sides.iter().skip(place + 1).any(like)
+    });
+    let mut engines: Vec<&str> = Vec::new();
+    for side in &sides {
+        if !engines.contains(&side.word.as_str()) {
+            engines.push(&side.word);
+        }
+    }
+    // Only those that ran in the first one's mode have a cell with it.
+    let alike = sides.iter().filter(|side| side.arm.mode == first.arm.mode);
+    let named: Vec<String> = if !unique {
+        let letter = |side: &Side<'_>| format!("session:{session_id}#{}", side.letter);
+        alike.map(letter).collect()
+    } else if engines.len() > 1 && alike.clone().count() > 1 {
+        alike.map(|side| side.word.clone()).collect()
     } else {
-        let session = &first.session_id;
-        (
-            format!("session:{session}#{}", first.arm_letter),
-            format!("session:{session}#{}", other.arm_letter),
-        )
+        let mode = |side: &Side<'_>| words::snake(&side.arm.mode);
+        let both = |side: &Side<'_>| format!("{}:{}", side.word, mode(side));
+        sides.iter().map(both).collect()
     };
-    Some(format!("controller compare {a} {b}"))
+    if named.len() < 2 {
+        return None;
+    }
+    let chapters = |side: &Side<'_>| matches!(side.arm.engine, EngineRef::Chapter { .. });
+    let steps = unique && engines.len() > 2 && named.len() > 2 && sides.iter().all(chapters);
+    let vs = if steps { " --vs previous" } else { "" };
+    Some(format!("controller compare {}{vs}", named.join(" ")))
 }
 
 #[cfg(test)]
@@ -155,6 +221,52 @@ mod tests {
         assert_eq!(
             command(&[&a, &online, &again]).unwrap(),
             "controller compare session:01SESSION#a session:01SESSION#c"
+        );
+        let later = arm("ch02", Mode::Offline, "b");
+        assert_eq!(
+            command(&[&later, &a, &later]).unwrap(),
+            "controller compare ch01 ch02",
+            "by letters, not by who ran first"
+        );
+        let ninth = arm("ch09", Mode::Offline, "c");
+        assert_eq!(
+            command(&[&a, &later, &ninth]).unwrap(),
+            "controller compare ch01 ch02 ch09 --vs previous"
+        );
+        let mut theirs = arm("llama", Mode::Offline, "d");
+        theirs.status.spec.arm.engine = EngineRef::Named {
+            name: "llama".to_owned(),
+            chapter: None,
+        };
+        assert_eq!(
+            command(&[&a, &later, &theirs]).unwrap(),
+            "controller compare ch01 ch02 engine:llama"
+        );
+        let elsewhere = arm("ch02", Mode::Online, "b");
+        assert_eq!(
+            command(&[&a, &elsewhere]).unwrap(),
+            "controller compare ch01:offline ch02:online"
+        );
+    }
+
+    #[test]
+    fn runs_that_failed_are_counted() {
+        let run = |state| {
+            let mut run = fixtures::run("01", "ch01", Mode::Offline);
+            run.status.state = state;
+            run
+        };
+        let (done, failed) = (run(RunState::Done), run(RunState::Failed));
+        let cancelled = run(RunState::Cancelled);
+        let end = |runs: &[&RunRecord]| end_text("01S", runs, None);
+        assert_eq!(end(&[&done, &done]), "session 01S\n");
+        assert_eq!(
+            end(&[&done, &failed, &failed]),
+            "2 failed of 3 runs, not run again\nsession 01S\n"
+        );
+        assert_eq!(
+            end(&[&failed, &cancelled]),
+            "1 failed and 1 cancelled of 2 runs, not run again\nsession 01S\n"
         );
     }
 }

@@ -62,7 +62,8 @@ fn figures(stats: &BenchStats, online: Option<&Online>) -> Vec<(&'static str, St
     lines
 }
 
-/// `Ch01 baseline — offline (no HTTP)`; an engine that is not ours goes by its name.
+/// `Ch01 baseline — offline (no HTTP)`, after the arm's name if it has one; an engine that is not ours
+/// goes by its name.
 pub fn title(run: &RunRecord) -> String {
     let mode = match run.status.spec.arm.mode {
         Mode::Offline => "offline (no HTTP)",
@@ -89,7 +90,10 @@ pub fn title(run: &RunRecord) -> String {
             _,
         ) => format!("{name} {chapter}"),
     };
-    format!("{engine} — {mode}")
+    match &run.status.spec.arm.name {
+        Some(name) => format!("{name}: {engine} — {mode}"),
+        None => format!("{engine} — {mode}"),
+    }
 }
 
 fn capitalised(id: &str) -> String {

@@ -3,7 +3,7 @@
 use contracts::run::{RunState, RunStatus, Soundness, Validity, Warning};
 
 use crate::record::RunRecord;
-use crate::show::words;
+use crate::show::{host, words};
 
 /// `sound`, `degraded`, `client-bound`.
 pub fn word(verdict: Soundness) -> &'static str {
@@ -115,9 +115,10 @@ pub fn rows(run: &RunRecord) -> Vec<(String, String)> {
     ] {
         row(name, value);
     }
+    rows.extend(host::rows(validity));
     for warning in other_warnings(&run.status) {
         let text = format!("{} ({})", warning.message, warning.code);
-        row("warning", Some(text));
+        rows.push(("warning".to_owned(), text));
     }
     rows
 }

@@ -78,8 +78,7 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     quantile_of(&sorted(values)?, q)
 }
 
-/// [`quantile`] of values that are [`sorted`] already.
-pub fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
+fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&q) {
         return None;
     }
@@ -87,6 +86,31 @@ pub fn quantile_of(sorted: &[f64], q: f64) -> Option<f64> {
     let below = *sorted.get(h.floor() as usize)?;
     let above = *sorted.get(h.ceil() as usize)?;
     Some(below + (h - h.floor()) * (above - below))
+}
+
+/// [`quantile`] at each of `qs`, which ascend: only as much is sorted as they need.
+pub fn quantiles<const N: usize>(mut values: Vec<f64>, qs: [f64; N]) -> [Option<f64>; N] {
+    if values.iter().any(|v| v.is_nan()) {
+        return [None; N];
+    }
+    let Some(last) = values.len().checked_sub(1) else {
+        return [None; N];
+    };
+    // What stands before it is not larger than what stands from it on.
+    let mut from = 0;
+    let mut ranked = |rank: usize| {
+        let rest = values.get_mut(from..)?;
+        let at = rank.checked_sub(from).filter(|at| *at < rest.len())?;
+        let (_, value, _) = rest.select_nth_unstable_by(at, f64::total_cmp);
+        from = rank;
+        Some(*value)
+    };
+    qs.map(|q| {
+        let h = Some(last as f64 * q).filter(|_| (0.0..=1.0).contains(&q))?;
+        let below = ranked(h.floor() as usize)?;
+        let above = ranked(h.ceil() as usize)?;
+        Some(below + (h - h.floor()) * (above - below))
+    })
 }
 
 /// Smallest n for which a 95 % interval of the `q` quantile exists with equal tails: both
@@ -140,12 +164,30 @@ pub fn sorted(values: &[f64]) -> Option<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn smallest_numbers_are_the_known_ones() {
         let needs = PERCENTILES.map(|(_, q)| smallest_n(q));
         assert_eq!(needs, [6, 36, 72, 368, 3688]);
+    }
+
+    proptest! {
+        #[test]
+        fn several_at_once_are_those_of_each(
+            values in prop::collection::vec(prop_oneof![-3.0..3.0, Just(0.0), Just(1.5)], 0..200),
+        ) {
+            let qs = [0.0, 0.25, 0.5, 0.5, 0.9, 0.95, 0.999, 1.0];
+            prop_assert_eq!(quantiles(values.clone(), qs), qs.map(|q| quantile(&values, q)));
+        }
+    }
+
+    #[test]
+    fn several_of_what_is_no_number_are_none() {
+        assert_eq!(quantiles(vec![1.0, f64::NAN], [0.5]), [None]);
+        assert_eq!(quantiles(vec![1.0, 2.0], [0.5, 1.5]), [Some(1.5), None]);
     }
 
     #[test]

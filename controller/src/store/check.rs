@@ -6,7 +6,7 @@ use sqlx::Row;
 use super::rows::uncount;
 use super::{Store, StoreError};
 
-/// Problems of one kind that are listed: enough to see what it is.
+/// Problems of one kind that are listed, pages' own alike: enough to see what it is.
 const PROBLEMS_MAX: u32 = 100;
 
 /// What a look at the whole file found.
@@ -34,12 +34,10 @@ impl Store {
     /// What SQLite says where it cannot go on.
     pub async fn check(&self) -> Result<Checked, StoreError> {
         let error = |error: sqlx::Error| self.error(&error);
-        let mut problems: Vec<String> =
-            sqlx::query_scalar("select integrity_check from pragma_integrity_check(?)")
-                .bind(PROBLEMS_MAX)
-                .fetch_all(&self.pool)
-                .await
-                .map_err(error)?;
+        let mut problems: Vec<String> = sqlx::query_scalar("pragma integrity_check(100)")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(error)?;
         problems.retain(|line| line != "ok");
         let references = sqlx::query(
             "select \"table\" as child, parent, count(*) as row_count
@@ -95,7 +93,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`]; what SQLite says.
     pub async fn check_pages(&self) -> Result<(), StoreError> {
-        let found: String = sqlx::query_scalar("select quick_check from pragma_quick_check(1)")
+        let found: String = sqlx::query_scalar("pragma quick_check(1)")
             .fetch_one(&self.pool)
             .await
             .map_err(|error| self.error(&error))?;

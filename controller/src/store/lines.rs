@@ -1,6 +1,7 @@
 //! Runs as a list shows them: a few columns of each, so that ten thousand are listed at once.
 //! The documents of a run, of which the prompts may be large, are not read.
 
+use futures_util::TryStreamExt as _;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, Sqlite};
 
@@ -25,9 +26,14 @@ impl Store {
         let mut query = sqlx::QueryBuilder::<Sqlite>::new(SELECT);
         filter.push(&mut query);
         filter.push_order(&mut query);
-        let rows = query.build().fetch_all(&self.pool).await;
-        let rows = rows.map_err(|error| self.error(&error))?;
-        rows.iter().rev().map(|row| self.read_line(row)).collect()
+        // Each is read while SQLite, on a thread of its own, looks for the next.
+        let mut rows = query.build().fetch(&self.pool);
+        let mut lines = Vec::new();
+        while let Some(row) = rows.try_next().await.map_err(|error| self.error(&error))? {
+            lines.push(self.read_line(&row)?);
+        }
+        lines.reverse();
+        Ok(lines)
     }
 
     fn read_line(&self, row: &SqliteRow) -> Result<RunLine, StoreError> {

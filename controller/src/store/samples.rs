@@ -243,33 +243,16 @@ impl Store {
         })
     }
 
-    /// A run with its samples as a comparison needs them: with texts and token ids, of the event
-    /// times only the gaps.
-    ///
-    /// # Errors
-    /// As [`Store::samples`].
-    pub async fn with_answers(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
-        self.whole(run, |sample, _| sample).await
-    }
-
     /// A run with all that is known of its samples.
     ///
     /// # Errors
     /// As [`Store::samples`].
     pub async fn with_samples(&self, run: RunRecord) -> Result<RunWithSamples, StoreError> {
-        self.whole(run, with_event_times).await
-    }
-
-    async fn whole(
-        &self,
-        run: RunRecord,
-        kept: impl Fn(Sample, Option<Blob>) -> Sample,
-    ) -> Result<RunWithSamples, StoreError> {
         let mut gaps = Light::default();
         let mut samples = Vec::new();
         self.each_row(&run.run_id, Fields::All, |sample, blob| {
             gaps.count(&sample, blob.as_ref());
-            samples.push(kept(sample, blob));
+            samples.push(with_event_times(sample, blob));
             Ok(())
         })
         .await?;

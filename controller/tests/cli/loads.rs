@@ -189,8 +189,8 @@ fn loads_make_runs_of_their_own() {
     plans(
         &["--concurrency", "8,1", "--repeat", "2", "--n-runs", "40"],
         &[
-            "Order     a b b a (abba), 1 at a time",
-            "          a b b a (abba), 8 at a time",
+            "Order     a b | b a (abba), 1 at a time",
+            "          a b | b a (abba), 8 at a time",
             "Requests  320 measured, 44 warm-up, on each agent",
             "Time      unknown: none of this was run before",
         ],

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod arms;
 mod home;
 mod loads;
 
@@ -100,7 +101,23 @@ fn wrong_command_lines_are_one_line_and_exit_2() {
             &["run", "--chapter", "1", "--agent", "nobody"],
             &["nobody", "controller agents add"],
         ),
-        (&["compare", "ch01"], &["CANDIDATE"]),
+        (&["compare", "ch01"], &["SIDE", "only 1"]),
+        (
+            &["compare", "ch01", "ch02", "--margin", "5"],
+            &["--margin", "less than 100%"],
+        ),
+        (
+            &["compare", "ch01", "ch02", "--alpha", "0.9"],
+            &["--alpha", "0.2"],
+        ),
+        (
+            &["compare", "ch01", "ch02", "--fail-on", "faster"],
+            &["--fail-on", "slower:X%"],
+        ),
+        (
+            &["compare", "ch01", "ch02", "--vs", "next"],
+            &["--vs", "first", "previous"],
+        ),
         (&["compare", "ch01", "bogus"], &["bogus"]),
         (&["agents", "add", "local", "http://x:1"], &["local"]),
         (&["agents", "add", "a b", "http://x:1"], &["a b"]),
@@ -154,7 +171,7 @@ fn a_dry_run_says_what_would_be_run_and_runs_nothing() {
       #b ch01 online cpu
       #c ch02 offline cpu
       #d ch02 online cpu
-    Order     a b c d d c b a (abba)
+    Order     a b c d | d c b a (abba)
     Agents    local
     Workload  dummy:tiny-llm, 1 prompt, at most 40 tokens each (4c23b3810fcb)
     Requests  160 measured, 24 warm-up, on each agent

@@ -42,6 +42,7 @@ fn another_build_runs_in_both_modes_and_names_its_executable() {
         assert_eq!(provenance["engine_binary_sha256"], hash.as_str());
         assert!(provenance["engine_build"].is_string(), "{provenance}");
     }
+    lab.forget_the_neighbours();
     lab.expect(
         0,
         &["compare", "engine:before:offline", "engine:before:online"],

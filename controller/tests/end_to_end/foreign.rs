@@ -105,6 +105,7 @@ fn llama_cpp_is_started_measured_stopped_and_compared() {
         assert!(sample["ttft_ms"].as_f64().unwrap() > 0.0, "{sample}");
     }
 
+    lab.forget_the_neighbours();
     let compared = lab.json(&["compare", "ch02", "engine:llama-cpp"]);
     let cells = compared["steps"][0]["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 1, "{compared}");

@@ -11,6 +11,8 @@ use nix::{
     unistd::Pid,
 };
 use serde_json::Value;
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 
 /// Longer than any step of these tests on a busy machine of two cores.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -65,33 +67,7 @@ impl Lab {
 
     /// Runs `controller ARGS` to its end.
     pub fn run(&self, args: &[&str]) -> Output {
-        let mut child = self
-            .controller(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let pid = child.id();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let waiter = std::thread::spawn(move || {
-            let stdout = read_all(child.stdout.take());
-            let stderr = read_all(child.stderr.take());
-            let status = child.wait().unwrap();
-            sender.send(()).ok();
-            Output {
-                status,
-                stdout: stdout.join().unwrap(),
-                stderr: stderr.join().unwrap(),
-            }
-        });
-        if receiver.recv_timeout(PATIENCE).is_err() {
-            kill(pid, "KILL");
-            panic!(
-                "controller {args:?} did not end: {:?}",
-                waiter.join().unwrap()
-            );
-        }
-        waiter.join().unwrap()
+        finish(&mut self.controller(args), PATIENCE)
     }
 
     /// Runs `controller ARGS`, which must end with `code`; gives its standard output.
@@ -120,6 +96,37 @@ impl Lab {
             .as_array()
             .unwrap()
             .clone()
+    }
+
+    /// Runs lines of a shell script as a step of a job would, in the lab's folder and with our program
+    /// in its path.
+    pub fn shell(&self, script: &str, variables: &[(&str, &str)]) -> Output {
+        let folder = Path::new(env!("CARGO_BIN_EXE_controller"))
+            .parent()
+            .unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let mut command = self.dress(Path::new("bash"));
+        command
+            .args(["-euo", "pipefail", "-c", script])
+            .env("PATH", format!("{}:{path}", folder.display()))
+            .envs(variables.iter().copied())
+            .current_dir(self.home.path());
+        finish(&mut command, 3 * PATIENCE)
+    }
+
+    /// Says of every stored run that it had the machine for itself. The tests beside this one keep
+    /// the machine busy, and runs on a busy machine are no evidence: `compare` would refuse them.
+    pub fn forget_the_neighbours(&self) {
+        let database = self.path("data/chapterbench/bench.db");
+        let options = SqliteConnectOptions::new().filename(database);
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let mut connection = options.connect().await.unwrap();
+            let update = "update run set validity_json =
+                json_set(validity_json, '$.foreign_cpu_during', 0.01)";
+            let done = sqlx::query(update).execute(&mut connection).await.unwrap();
+            assert!(done.rows_affected() > 0, "no run is stored");
+        });
     }
 
     /// Starts an agent that stays; gives its process and its address.
@@ -204,6 +211,33 @@ pub fn kill(pid: u32, name: &str) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap());
     // One that has ended in the meantime is as it should be.
     signal::kill(pid, signal).ok();
+}
+
+/// Runs a command to its end; one that takes longer than `within` is killed and fails the test.
+fn finish(command: &mut Command, within: Duration) -> Output {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let waiter = std::thread::spawn(move || {
+        let stdout = read_all(child.stdout.take());
+        let stderr = read_all(child.stderr.take());
+        let status = child.wait().unwrap();
+        sender.send(()).ok();
+        Output {
+            status,
+            stdout: stdout.join().unwrap(),
+            stderr: stderr.join().unwrap(),
+        }
+    });
+    if receiver.recv_timeout(within).is_err() {
+        kill(pid, "KILL");
+        panic!("{command:?} did not end: {:?}", waiter.join().unwrap());
+    }
+    waiter.join().unwrap()
 }
 
 fn read_all<R: std::io::Read + Send + 'static>(

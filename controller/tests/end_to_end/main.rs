@@ -8,9 +8,13 @@
 )]
 
 mod builds;
+mod ci;
 mod doctor;
 mod foreign;
 mod interrupts;
 mod lab;
 mod loads;
 mod main_job;
+mod refusals;
+mod sessions;
+mod slowdown;

@@ -129,6 +129,7 @@ fn every_printed_figure_is_found_again_in_the_export() {
         }
     }
 
+    lab.forget_the_neighbours();
     check_comparison(
         &lab,
         &exported,
@@ -156,8 +157,10 @@ fn every_printed_figure_is_found_again_in_the_export() {
         "{both}"
     );
     assert_eq!(
-        both.matches("no verdict: one run a side").count(),
-        2,
+        both.matches("(1 run a side: needs 3, or a noise floor")
+            .count(),
+        // In the table's primary row and in the line under it; online there are two such rows.
+        4,
         "{both}"
     );
     assert_eq!(
@@ -229,10 +232,6 @@ fn check_comparison(
         }
         assert!(
             close(row["ratio"].as_f64().unwrap(), candidate / base),
-            "{metric}: {row}"
-        );
-        assert!(
-            (row["difference"].as_f64().unwrap() - (candidate - base)).abs() < 1e-9,
             "{metric}: {row}"
         );
         let ratio = format!("{:.3}", candidate / base);

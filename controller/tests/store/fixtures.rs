@@ -18,6 +18,7 @@ use controller::store::{NewSession, Store};
 pub fn spec() -> RunSpec {
     RunSpec {
         arm: Arm {
+            name: None,
             engine: EngineRef::Chapter {
                 id: "ch02".to_owned(),
             },

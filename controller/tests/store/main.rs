@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod columns;
 mod fixtures;
 mod floor;
 mod history;
+mod noise;
 mod opening;
 mod reading;
 mod reports;

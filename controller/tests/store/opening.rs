@@ -58,7 +58,7 @@ async fn a_newer_database_is_refused_unchanged() {
                 error,
                 StoreError::Newer {
                     found: 9999,
-                    known: 2,
+                    known: 3,
                     ..
                 }
             ),

@@ -1,13 +1,12 @@
-//! What is read of a run: all, figures only, answers only, how long its like took.
+//! What is read of a run: all, figures only, how long its like took.
 
 use contracts::run::{Mode, RunState};
-use contracts::sample::Sample;
 use controller::store::{StoreError, Stored};
 
 use crate::fixtures::*;
 
 #[tokio::test]
-async fn figures_and_answers_leave_out_what_they_do_not_need() {
+async fn figures_leave_out_what_they_do_not_need() {
     let folder = tempfile::tempdir().unwrap();
     let (store, run) = with_run(&folder.path().join("bench.db"), "01RUN").await;
     let run = ended(run);
@@ -27,7 +26,6 @@ async fn figures_and_answers_leave_out_what_they_do_not_need() {
 
     let full = store.with_samples(run.clone()).await.unwrap();
     assert_eq!(full.samples, stored);
-    let answers = store.with_answers(run.clone()).await.unwrap();
     let light = store.with_figures(run).await.unwrap();
     assert_eq!(light.gaps, full.gaps);
     assert_eq!(light.gaps.mean_ms(), Some(11.0));
@@ -42,14 +40,6 @@ async fn figures_and_answers_leave_out_what_they_do_not_need() {
     );
     assert_eq!(light.samples[2].error, stored[2].error);
 
-    assert_eq!(answers.gaps, full.gaps);
-    assert_eq!(
-        answers.samples[1],
-        Sample {
-            event_times: None,
-            ..whole.clone()
-        }
-    );
     let mut seen = Vec::new();
     let stopped = store
         .each_sample("01RUN", |sample| {

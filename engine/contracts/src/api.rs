@@ -97,6 +97,9 @@ pub struct CalibrateRequest {
 pub struct CheckRequest {
     /// What would be run.
     pub spec: RunSpec,
+    /// Also say which executable would run it: one that is not known yet is read whole for that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_binary: bool,
 }
 
 /// Answer of `POST /v1/check`.
@@ -104,6 +107,9 @@ pub struct CheckRequest {
 pub struct CheckAnswer {
     /// The model as the agent would load it: its absolute path, or its name.
     pub model: String,
+    /// SHA-256 (hex) of the engine's executable, where it was asked for and an engine is started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine_binary_sha256: Option<String>,
 }
 
 /// `GET /v1/runs`: what the spool holds, oldest first.

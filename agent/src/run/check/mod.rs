@@ -15,7 +15,7 @@ use crate::load::sendable;
 
 /// Options of one arm, at most: a chapter has a handful.
 const OPTIONS_MAX: usize = 32;
-/// Bytes of an option's value, of a chapter's id, of an engine's name.
+/// Bytes of an option's value, of a chapter's id, of an engine's or an arm's name.
 const NAME_BYTES_MAX: usize = 256;
 /// Bytes of a model's name, of a path, of a URL, of a salt.
 const PATH_BYTES_MAX: usize = 4_096;
@@ -83,6 +83,11 @@ pub fn secrets(spec: &RunSpec, secrets: &Secrets) -> Result<(), Refusal> {
 }
 
 fn arm(arm: &Arm) -> Result<(), Refusal> {
+    if let Some(called) = &arm.name
+        && (called.len() > NAME_BYTES_MAX || called.chars().any(char::is_control))
+    {
+        return Err(Refusal::new("arm.name", "too long, or not on one line"));
+    }
     match &arm.engine {
         EngineRef::Chapter { id } => name("arm.engine.id", id)?,
         EngineRef::Named {

@@ -62,5 +62,5 @@ async fn take_over(db: &Path, file: &Path) -> anyhow::Result<crate::store::Merge
     };
     let merged = merged.await;
     source.close().await;
-    Ok(merged.map_err(|error| anyhow::Error::new(error).context(file.display().to_string()))?)
+    merged.map_err(|error| anyhow::Error::new(error).context(file.display().to_string()))
 }

@@ -85,6 +85,7 @@ pub fn offered(
     config: &Config,
     args: LoadArgs,
     arms: &Arms,
+    repeat: u32,
     trace: bool,
 ) -> anyhow::Result<Offered> {
     if !arms.online() {
@@ -116,7 +117,7 @@ pub fn offered(
     let arrival = config.required("arrival", args.arrival, values::arrival)?;
     let (loads, sweep) = match by {
         Some(by) => {
-            sweepable(arms, &slots, &rates, by)?;
+            sweepable(arms, repeat, &slots, &rates, by)?;
             let range = range(by, &slots, &rates, arrival);
             (vec![range.load(range.first())], Some(range))
         }
@@ -215,12 +216,18 @@ fn loads(slots: &[u32], rates: &[f64], arrival: Arrival, trace: bool) -> anyhow:
 }
 
 /// A sweep is of online arms, one after the other, each load once, from one load on.
-fn sweepable(arms: &Arms, slots: &[u32], rates: &[f64], by: SweepBy) -> anyhow::Result<()> {
+fn sweepable(
+    arms: &Arms,
+    repeat: u32,
+    slots: &[u32],
+    rates: &[f64],
+    by: SweepBy,
+) -> anyhow::Result<()> {
     let refuse = |why: &str| Err(usage(format!("--sweep {why}")));
-    if arms.modes.len() > 1 {
+    if arms.offline() {
         return refuse("with --mode both: `generate` knows no load; give --mode online");
     }
-    if arms.repeat > 1 {
+    if repeat > 1 {
         return refuse("with --repeat: each load of a sweep runs once; leave --repeat out");
     }
     if slots.len() > 1 {

@@ -1,11 +1,14 @@
 //! Flags of `run` that say what is measured, with their settings, as a plan's request: arms, work,
-//! prompts, load, limits, a file each. No agent, no database; the only I/O is reading files that
+//! prompts, load, limits, passes, a file each. No agent, no database; the only I/O is reading files that
 //! flags name. What else a session needs (agents, label, secrets) is `run`'s.
 
 mod arms;
 mod limits;
 mod load;
 mod prompts;
+mod session;
+
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use contracts::defaults::{MODEL_UNNAMED, N_RUNS_MAX, RUN_DEADLINE};
@@ -16,10 +19,11 @@ use self::arms::{ArmArgs, Arms, HttpArgs};
 use self::limits::LimitArgs;
 use self::load::{LoadArgs, Offered};
 use self::prompts::PromptArgs;
+use self::session::SessionArgs;
 use crate::config::Config;
 use crate::exit::usage;
 use crate::plan::sweep::Range;
-use crate::plan::{RUNS_MAX, Request, slots};
+use crate::plan::{Before, RUNS_MAX, Request, slots};
 use crate::values;
 
 /// All that says what is measured.
@@ -37,6 +41,8 @@ pub struct AskedArgs {
     load: LoadArgs,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 /// What a request asks.
@@ -89,16 +95,16 @@ pub struct Asked {
 /// # Errors
 /// Usage errors that name the flag.
 pub fn asked(config: &Config, args: AskedArgs) -> anyhow::Result<Asked> {
-    let arms = arms::arms(config, args.arms)?;
-    let http = arms::http(args.http, arms.online())?;
-    let offered = load::offered(config, args.load, &arms, args.prompts.is_trace())?;
+    let passes = session::passes(config, &args.session)?;
+    let arms = arms::arms(config, args.arms, &args.http)?;
+    let trace = args.prompts.is_trace();
+    let offered = load::offered(config, args.load, &arms, passes.repeat, trace)?;
     let (workload, note) = workload(config, args.work, &args.prompts, &arms, &offered)?;
     let runs = arms
-        .engines
+        .arms
         .len()
-        .saturating_mul(arms.modes.len())
         .saturating_mul(offered.loads.len())
-        .saturating_mul(arms.repeat as usize);
+        .saturating_mul(passes.repeat as usize);
     if runs > RUNS_MAX {
         return Err(usage(format!(
             "{runs} runs are more than {RUNS_MAX}; lower --repeat"
@@ -106,26 +112,30 @@ pub fn asked(config: &Config, args: AskedArgs) -> anyhow::Result<Asked> {
     }
     Ok(Asked {
         request: Request {
-            engines: arms.engines,
-            modes: arms.modes,
-            dtype: arms.dtype,
-            device: arms.device,
-            threads: arms.threads,
-            stream: http.stream,
-            options: arms.options,
-            header_names: Vec::new(),
-            extra: http.extra,
-            no_keepalive: http.no_keepalive,
+            arms: arms.arms,
             workload,
             loads: offered.loads,
             slo: offered.slo,
             limits: limits::limits(config, args.limits)?,
-            repeat: arms.repeat,
-            order: arms.order,
+            repeat: passes.repeat,
+            order: passes.order,
+            order_seed: passes.order_seed,
+            max_extend: passes.max_extend,
+            cooldown: passes.cooldown,
+            before: Before::default(),
         },
         sweep: offered.sweep,
         note,
     })
+}
+
+/// What may be said of a session that is extended: passes, where they are named, and the pause
+/// between runs.
+///
+/// # Errors
+/// Usage errors that name the flag.
+pub fn again(config: &Config, args: &AskedArgs) -> anyhow::Result<(Option<u32>, Duration)> {
+    session::again(config, &args.session)
 }
 
 fn workload(
@@ -201,7 +211,7 @@ fn model(config: &Config, flag: Option<String>, arms: &Arms) -> anyhow::Result<S
     }
     let named = config.chosen("model", flag, values::text)?;
     Ok(named
-        .or_else(|| arms.served_name.clone())
+        .or_else(|| arms.served_name())
         .unwrap_or_else(|| MODEL_UNNAMED.to_owned()))
 }
 

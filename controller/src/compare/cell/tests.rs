@@ -1,4 +1,4 @@
-//! Tests of [`super`]: figures, ratios and differences.
+//! Tests of [`super`]: figures, ratios, families and verdicts.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use contracts::run::Mode;
@@ -44,7 +44,7 @@ fn one_run_a_side() {
         (wall.base.value, wall.candidate.value),
         (Some(100.0), Some(80.0))
     );
-    assert_eq!((wall.ratio, wall.difference), (Some(0.8), Some(-20.0)));
+    assert!((wall.ratio.unwrap() - 0.8).abs() < 1e-12);
     assert_eq!(row(&rows, "req_per_s").ratio, Some(1.25));
     assert_eq!(row(&rows, "wall_ms_p50").ratio, Some(0.8));
     assert_eq!(row(&rows, "output_tokens").ratio, Some(1.0));
@@ -58,17 +58,23 @@ fn one_run_a_side() {
 }
 
 #[test]
-fn figures_of_several_runs_are_means_of_runs() {
-    // Pooled over requests the mean would be 125.
+fn figures_of_several_runs_are_geometric_means_of_runs() {
+    // Pooled over requests the mean would be 125, and the arithmetic one of the runs 250.
     let base = [
         run("ch01", Mode::Offline, &[100.0; 18]),
-        run("ch01", Mode::Offline, &[200.0; 6]),
+        run("ch01", Mode::Offline, &[400.0; 6]),
     ];
-    let candidate = [run("ch02", Mode::Offline, &[150.0; 6])];
+    let candidate = [run("ch02", Mode::Offline, &[200.0; 6])];
     let rows = rows(&side(&base), &side(&candidate), &terms(true));
-    assert_eq!(row(&rows, "wall_ms").base.value, Some(150.0));
-    assert_eq!(row(&rows, "req_per_s").base.value, Some(7.5));
-    assert_eq!(row(&rows, "wall_ms").ratio, Some(1.0));
+    let wall = row(&rows, "wall_ms");
+    assert!((wall.base.value.unwrap() - 200.0).abs() < 1e-9);
+    assert!((row(&rows, "req_per_s").base.value.unwrap() - 5.0).abs() < 1e-9);
+    assert!((wall.ratio.unwrap() - 1.0).abs() < 1e-12);
+    let logs_apart = 4f64.ln() / 2f64.sqrt();
+    assert!((wall.base.spread.unwrap() - logs_apart).abs() < 1e-12);
+    assert_eq!(wall.candidate.spread, None, "one run has no spread");
+    let values: Vec<f64> = wall.base_runs.iter().map(|run| run.value).collect();
+    assert_eq!(values, [100.0, 400.0]);
 }
 
 #[test]
@@ -77,7 +83,7 @@ fn what_is_not_comparable_has_figures_only() {
     let rows = rows(&side(&base), &side(&base), &terms(false));
     assert!(
         rows.iter()
-            .all(|row| row.ratio.is_none() && row.difference.is_none())
+            .all(|row| row.ratio.is_none() && row.verdict.is_none() && row.effect.is_none())
     );
     assert_eq!(row(&rows, "wall_ms").base.value, Some(100.0));
 }
@@ -123,7 +129,7 @@ fn events_are_not_compared_with_tokens() {
     let mixed = rows_of(&base, &candidate);
     for metric in ["tok_per_s", "output_tokens"] {
         let row = row(&mixed, metric);
-        assert_eq!((row.ratio, row.difference), (None, None), "{metric}");
+        assert_eq!(row.ratio, None, "{metric}");
         assert!(row.note.as_ref().unwrap().contains("--tokenizer"));
     }
     assert_eq!(row(&mixed, "req_per_s").ratio, Some(1.0));
@@ -204,7 +210,104 @@ fn gaps_between_events_are_compared_where_both_have_them() {
         (itl.base.value, itl.candidate.value),
         (Some(10.0), Some(0.0))
     );
-    assert_eq!((itl.ratio, itl.difference), (Some(0.0), Some(-10.0)));
+    assert_eq!(itl.ratio, None, "0 has no logarithm");
+    assert_eq!(itl.note.as_deref(), Some("no ratio: a run's value is 0"));
     let p95 = row(&rows, "itl_ms_p95").base.missing.as_deref();
     assert_eq!(p95, Some("n/a (needs ≥ 72, has 6)"));
+}
+
+/// `n` runs whose walls lie around `wall_ms`, 1 % apart from each other.
+fn several(engine: &str, mode: Mode, wall_ms: f64, n: u32) -> Vec<RunWithSamples> {
+    let runs = (0..n).map(|i| {
+        let wall_ms = wall_ms * (1.0 + f64::from(i % 3) / 100.0);
+        let mut run = fixtures::run(&format!("{engine}{i}"), engine, mode);
+        run.block = i;
+        fixtures::with_timing(run, &[wall_ms; 6], TimingSource::Client)
+    });
+    runs.collect()
+}
+
+#[test]
+fn primaries_have_verdicts_and_all_else_is_exploratory() {
+    let base = several("ch01", Mode::Online, 100.0, 5);
+    let candidate = several("ch02", Mode::Online, 120.0, 5);
+    let rows = rows(&side(&base), &side(&candidate), &terms(true));
+    for row in &rows {
+        assert_eq!(row.verdict.is_some(), row.primary, "{}", row.metric);
+    }
+    let wall = row(&rows, "wall_ms_p50");
+    assert!(matches!(wall.verdict, Some(Verdict::Slower { .. })));
+    let effect = wall.effect.as_ref().unwrap();
+    let of_figures = wall.candidate.value.unwrap() / wall.base.value.unwrap();
+    assert!(effect.interval.0 < of_figures && of_figures < effect.interval.1);
+    assert!((wall.ratio.unwrap() - of_figures).abs() < 1e-12);
+    assert!(effect.p_holm.unwrap() >= effect.p);
+    let mean = row(&rows, "wall_ms").effect.as_ref().unwrap();
+    assert_eq!(mean.p_holm, None, "outside of a family");
+    // Every request has the same TTFT: nothing says how much it varies.
+    let ttft = row(&rows, "ttft_ms_p50");
+    assert!(matches!(ttft.verdict, Some(Verdict::None { .. })));
+    assert_eq!(wall.base_runs[4].block, 4);
+    assert_eq!(wall.candidate_runs[0].run_id, "ch020");
+}
+
+#[test]
+fn withheld_verdicts_leave_the_numbers() {
+    let base = several("ch01", Mode::Offline, 100.0, 5);
+    let candidate = several("ch02", Mode::Offline, 120.0, 5);
+    let terms = Terms {
+        withheld: Some("hosts differ"),
+        ..terms(true)
+    };
+    let rows = rows(&side(&base), &side(&candidate), &terms);
+    let wall = row(&rows, "wall_ms_p50");
+    assert!(wall.effect.is_some());
+    let why = "hosts differ".to_owned();
+    assert_eq!(wall.verdict, Some(Verdict::None { why }));
+}
+
+#[test]
+fn a_metric_that_one_engine_cannot_have_is_no_primary() {
+    let plain = [run("ch01", Mode::Online, &[100.0; 6])];
+    let timed = several("ch02", Mode::Online, 100.0, 1);
+    let rows = rows(&side(&plain), &side(&timed), &terms(true));
+    let ttft = row(&rows, "ttft_ms_p50");
+    assert!(!ttft.primary);
+    assert!(row(&rows, "tok_per_s").primary);
+    // Too few requests are something else: then it is judged by, and there is no verdict.
+    let few = [run("ch01", Mode::Online, &[100.0; 3])];
+    let rows = super::rows(&side(&few), &side(&plain), &terms(true));
+    let wall = row(&rows, "wall_ms_p50");
+    assert!(wall.primary);
+    let why = "n/a (needs ≥ 6, has 3)".to_owned();
+    assert_eq!(wall.verdict, Some(Verdict::None { why }));
+}
+
+#[test]
+fn one_run_a_side_is_looked_at_request_by_request() {
+    let walls = |from: f64| (0..20).map(|i| from + f64::from(i)).collect::<Vec<f64>>();
+    let base = [run("ch01", Mode::Offline, &walls(1000.0))];
+    let candidate = [run("ch02", Mode::Offline, &walls(1100.0))];
+    let without = rows(&side(&base), &side(&candidate), &terms(true));
+    let wall = row(&without, "wall_ms_p50");
+    let pair = wall.within_pair.as_ref().unwrap();
+    assert!((pair.ratio - 1.099).abs() < 0.001, "{pair:?}");
+    assert!(pair.interval.0 < pair.ratio && pair.ratio < pair.interval.1);
+    assert!(matches!(wall.verdict, Some(Verdict::None { .. })));
+
+    let floor = Floor {
+        log_sd: 0.01,
+        run_count: 12,
+        measured_unix_ms: 0,
+    };
+    let terms = Terms {
+        floor: &|metric| (metric == "wall_ms_p50").then_some(floor),
+        ..terms(true)
+    };
+    let with = rows(&side(&base), &side(&candidate), &terms);
+    let verdict = row(&with, "wall_ms_p50").verdict.as_ref();
+    assert!(
+        matches!(verdict, Some(Verdict::Slower { .. })),
+        "{verdict:?}"
+    );
 }

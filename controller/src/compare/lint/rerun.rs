@@ -39,7 +39,13 @@ pub fn rerun_twice(run: &RunRecord) -> String {
 }
 
 fn command(arms: &str, base: &RunRecord, candidate: &RunRecord, more: &str) -> String {
-    let work = work_flags(&base.status.spec.workload);
+    // `generate` takes one request at a time: across modes, that is the work both can do.
+    let offline = [base, candidate].map(|run| run.status.spec.arm.mode == Mode::Offline);
+    let asked = match offline {
+        [false, true] => candidate,
+        _ => base,
+    };
+    let work = work_flags(&asked.status.spec.workload);
     let agent = match candidate.agent_name.as_str() {
         "local" => String::new(),
         name => format!(" --agent {}", quoted(name)),

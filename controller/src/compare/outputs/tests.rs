@@ -144,3 +144,42 @@ fn only_what_is_near_the_difference_is_shown() {
     );
     assert_eq!(around(&long[..3], 0, ""), "012");
 }
+
+#[test]
+fn only_answers_that_differ_have_to_be_read() {
+    let count = READ_MAX as u32 + 5;
+    let of = |id: &str, last: u32| {
+        let samples = (0..count).map(|i| answer(i, &[1, i % 2 * last], Some(2)));
+        fixtures::finish(fixtures::run(id, "ch01", Mode::Offline), samples.collect())
+    };
+    let (base, candidate) = (of("1", 1), of("2", 2));
+    let [base, candidate] = [&base, &candidate].map(fixtures::in_comparison);
+    let wanted = differing(&[base], &[candidate]);
+    let odd: BTreeSet<u32> = (0..count).filter(|i| i % 2 == 1).collect();
+    assert_eq!(wanted, BTreeMap::from([("1", odd.clone()), ("2", odd)]));
+
+    // What was not read differs all the same; how firmly is not known.
+    let unread = Input {
+        spoken: BTreeMap::new(),
+        ..candidate.input.clone()
+    };
+    let unread = Measured {
+        input: &unread,
+        ..candidate
+    };
+    let outputs = judge(&[base], &[unread]);
+    assert_eq!((outputs.unjudged, outputs.parted), (count / 2, 0));
+    assert_eq!(judge(&[base], &[candidate]).parted, count / 2);
+}
+
+#[test]
+fn no_more_answers_of_a_run_are_read_than_the_limit() {
+    let of = |id: &str, token: u32| {
+        let samples = (0..READ_MAX as u32 + 5).map(|i| answer(i, &[token], Some(1)));
+        fixtures::finish(fixtures::run(id, "ch01", Mode::Offline), samples.collect())
+    };
+    let (base, candidate) = (of("1", 1), of("2", 2));
+    let [base, candidate] = [&base, &candidate].map(fixtures::in_comparison);
+    let wanted = differing(&[base], &[candidate]);
+    assert!(wanted.values().all(|indices| indices.len() == READ_MAX));
+}

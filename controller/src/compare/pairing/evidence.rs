@@ -9,11 +9,9 @@ use std::collections::BTreeSet;
 
 use crate::compare::lint;
 use crate::compare::pairing::ended_by_itself;
+use crate::plan::EXTEND_MAX;
 use crate::record::RunRecord;
 use crate::show::words;
-
-/// How often a session may be extended, as `--max-extend` takes it.
-const EXTEND_MAX: u32 = 2;
 
 /// How often both sides may be looked at, by what their sessions declared.
 pub(super) fn looks(base: &RunRecord, candidate: &RunRecord) -> u32 {
@@ -64,23 +62,28 @@ fn undeclared(side: &[&RunRecord], rerun: &dyn Fn(&str) -> String) -> Option<Str
     ))
 }
 
-/// Fewer blocks than were planned at first.
+/// Fewer blocks than were planned at first, or an extension that was stopped: how many blocks an
+/// extension planned is not stored, so only its cancelled run tells.
 fn unfinished(side: &[&RunRecord], rerun: &dyn Fn(&str) -> String) -> Option<String> {
     let newest = side.last()?;
+    let (session, engine) = (&newest.session_id, &newest.engine);
     let planned = newest.session.repeat_count;
     let ended = side
         .iter()
         .filter(|run| run.look == 0 && ended_by_itself(run));
     let blocks: BTreeSet<u32> = ended.map(|run| run.block).collect();
     let there = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
-    (there < planned).then(|| {
+    let stopped = |run: &&RunRecord| run.look > 0 && !ended_by_itself(run);
+    let what = if there < planned {
         format!(
-            "{there} of the {planned} blocks that session {} planned of {} are there: {}, and let it end",
-            newest.session_id,
-            newest.engine,
-            rerun("")
+            "{there} of the {planned} blocks that session {session} planned of {engine} are there"
         )
-    })
+    } else if side.iter().any(stopped) {
+        format!("an extension of session {session} was stopped")
+    } else {
+        return None;
+    };
+    Some(format!("{what}: {}, and let it end", rerun("")))
 }
 
 #[cfg(test)]

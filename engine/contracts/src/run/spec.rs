@@ -48,6 +48,9 @@ pub struct Slo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
+    /// What the user calls it, for people; none where its engine's name says enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Which engine.
     pub engine: EngineRef,
     /// In-process or over HTTP.

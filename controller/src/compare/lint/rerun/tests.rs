@@ -5,7 +5,7 @@ use contracts::generate::SamplingParams;
 use contracts::run::{Arrival, CacheState, Dtype, Endpoint, Length, Load, PromptSource};
 
 use super::*;
-use crate::cli::tests::workload_key_of;
+use crate::cli::tests::{assert_can_be_run, workload_key_of};
 use crate::fixtures;
 
 /// What every command ends with here.
@@ -39,6 +39,7 @@ fn url(url: &str) -> RunRecord {
 
 fn arms(base: &RunRecord, candidate: &RunRecord) -> String {
     let command = rerun(base, candidate, "");
+    assert_can_be_run(&command);
     let arms = command.strip_prefix("run `controller run ").unwrap();
     arms.strip_suffix(REST).unwrap().trim_end().to_owned()
 }
@@ -94,6 +95,16 @@ fn one_engine_in_two_modes_is_one_arm_in_both() {
     let online = fixtures::run("02", "ch02", Mode::Online);
     assert_eq!(
         arms(&chapter("ch02"), &online),
+        "--chapter ch02 --mode both"
+    );
+}
+
+#[test]
+fn across_modes_the_work_is_what_offline_can_do() {
+    let mut online = fixtures::run("02", "ch02", Mode::Online);
+    online.status.spec.workload.load = Load::Closed { concurrency: 8 };
+    assert_eq!(
+        arms(&online, &chapter("ch02")),
         "--chapter ch02 --mode both"
     );
 }

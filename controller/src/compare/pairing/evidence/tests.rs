@@ -82,3 +82,23 @@ fn a_session_that_was_stopped_has_no_verdict() {
     assert_can_be_run(&why[0]);
     assert_eq!(withheld_of(&runs[..1]).len(), 1, "one run picked by hand");
 }
+
+#[test]
+fn an_extension_that_was_stopped_has_no_verdict() {
+    let mut runs = side();
+    let mut more = side().swap_remove(0);
+    more.look = 1;
+    more.block = 5;
+    runs.push(more);
+    for run in &mut runs {
+        run.session.max_extend = 1;
+        run.session.extended_count = 1;
+    }
+    assert!(withheld_of(&runs).is_empty());
+    runs[5].status.state = RunState::Cancelled;
+    let why = withheld_of(&runs);
+    assert!(
+        why[0].starts_with("an extension of session 01SESSION was stopped: run `controller run "),
+        "{why:?}"
+    );
+}

@@ -1,0 +1,59 @@
+//! Which runs had the same prompts, so that their greedy answers can be compared, between two sides
+//! and within one.
+//!
+//! Cold prompts begin with a nonce that no two blocks share: there, only runs of one block were asked
+//! the same.
+
+use contracts::run::CacheState;
+
+use super::hashes;
+use crate::compare::Measured;
+use crate::record::RunRecord;
+
+/// The base's i-th run with the candidate's i-th; of cold prompts, each with the one that was asked
+/// the same.
+pub(super) fn pairs<'m, 'a>(
+    base: &'m [Measured<'a>],
+    candidate: &'m [Measured<'a>],
+) -> Vec<(&'m Measured<'a>, &'m Measured<'a>)> {
+    if !base.iter().chain(candidate).any(|run| is_cold(run.run)) {
+        return base.iter().zip(candidate).collect();
+    }
+    let partner = |run: &'m Measured<'a>| {
+        let other = candidate.iter().find(|c| same_prompts(run.run, c.run))?;
+        Some((run, other))
+    };
+    base.iter().filter_map(partner).collect()
+}
+
+fn is_cold(run: &RunRecord) -> bool {
+    run.status.spec.workload.cache == CacheState::Cold
+}
+
+fn same_prompts(base: &RunRecord, candidate: &RunRecord) -> bool {
+    base.status.spec.salt == candidate.status.spec.salt
+}
+
+/// What to say where a side's own runs gave different answers to the same requests: greedy
+/// answers of one engine should not.
+pub fn unsteady(name: &str, side: &[Measured<'_>]) -> Option<String> {
+    let (first, others) = side.split_first()?;
+    if is_cold(first.run) {
+        return None;
+    }
+    let differs = |run: &&Measured<'_>| hashes(first.input, run.input).any(|(_, equal)| !equal);
+    let unlike: Vec<&Measured<'_>> = others.iter().filter(differs).collect();
+    let other = unlike.first()?;
+    let differ = hashes(first.input, other.input).filter(|(_, equal)| !equal);
+    Some(format!(
+        "the {name} is not deterministic: {} of its {} runs answer otherwise than run {}; run {} to {} requests",
+        unlike.len(),
+        side.len(),
+        first.run.run_id,
+        other.run.run_id,
+        differ.count()
+    ))
+}
+
+#[cfg(test)]
+mod tests;
