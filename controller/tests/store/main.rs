@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod columns;
-mod columns;
 mod deleting;
 mod filtering;
 mod fixtures;
