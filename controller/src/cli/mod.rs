@@ -50,7 +50,7 @@ struct Cli {
 enum Command {
     /// Bench chapters or engines and store every number
     Run(Box<run::Args>),
-    /// Compare two sides of what is stored
+    /// Compare sides of what is stored
     Compare(compare::Args),
     /// List, show, export, import or delete what is stored
     Runs(Box<runs::Args>),
