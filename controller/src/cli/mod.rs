@@ -51,7 +51,7 @@ struct Cli {
 enum Command {
     /// Bench chapters or engines and store every number
     Run(Box<run::Args>),
-    /// Compare two sides of what is stored
+    /// Compare sides of what is stored
     Compare(compare::Args),
     /// Runs over time and builds, and the steps where their level changed
     History(history::Args),

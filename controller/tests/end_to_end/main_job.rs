@@ -159,7 +159,7 @@ fn every_printed_figure_is_found_again_in_the_export() {
     assert_eq!(
         both.matches("(1 run a side: needs 3, or a noise floor")
             .count(),
-        // In the table's primary row and in the line under it; online there are two such rows.
+        // Offline one primary row and the line under the table, online two rows and a count.
         4,
         "{both}"
     );
