@@ -75,7 +75,6 @@ fn files_are_sides_of_a_comparison_as_the_database_is() {
     }
     assert!(!home.path().join("none.db").exists());
     for (word, expected) in [
-        ("file:none.json", "none.json cannot be read"),
         (
             "file:a.json:offline",
             "no run matches `file:a.json:offline`",
@@ -85,10 +84,14 @@ fn files_are_sides_of_a_comparison_as_the_database_is() {
         let (code, _, error) = compare("file:a.json", word, db);
         assert!(code == Some(1) && error.contains(expected), "{error}");
     }
+    // A file that cannot be read is a wrong command line.
+    let (code, _, error) = compare("file:a.json", "file:none.json", db);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("none.json cannot be read"), "{error}");
     std::fs::write(&path, "{\"schema\": 1, \"runs\": [7]}").unwrap();
     let (code, _, error) = compare("run:01A", "file:a.json", db);
     assert!(
-        code == Some(1) && error.contains("a.json is not an export"),
+        code != Some(0) && error.contains("a.json is not an export"),
         "{error}"
     );
 }
