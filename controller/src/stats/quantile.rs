@@ -98,19 +98,21 @@ pub fn quantiles<const N: usize>(mut values: Vec<f64>, qs: [f64; N]) -> [Option<
     };
     // What stands before it is not larger than what stands from it on.
     let mut from = 0;
-    let mut ranked = |rank: usize| {
-        let rest = values.get_mut(from..)?;
-        let at = rank.checked_sub(from).filter(|at| *at < rest.len())?;
-        let (_, value, _) = rest.select_nth_unstable_by(at, f64::total_cmp);
-        from = rank;
-        Some(*value)
-    };
     qs.map(|q| {
         let h = Some(last as f64 * q).filter(|_| (0.0..=1.0).contains(&q))?;
-        let below = ranked(h.floor() as usize)?;
-        let above = ranked(h.ceil() as usize)?;
+        let below = ranked(&mut values, from, h.floor() as usize)?;
+        from = h.floor() as usize;
+        let above = ranked(&mut values, from, h.ceil() as usize)?;
         Some(below + (h - h.floor()) * (above - below))
     })
+}
+
+/// The value of this rank, where the first `from` values have lower ones.
+fn ranked(values: &mut [f64], from: usize, rank: usize) -> Option<f64> {
+    let rest = values.get_mut(from..)?;
+    let at = rank.checked_sub(from).filter(|at| *at < rest.len())?;
+    let (_, value, _) = rest.select_nth_unstable_by(at, f64::total_cmp);
+    Some(*value)
 }
 
 /// Smallest n for which a 95 % interval of the `q` quantile exists with equal tails: both

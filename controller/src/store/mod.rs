@@ -10,6 +10,7 @@ mod client_floor;
 mod columns;
 mod delete;
 mod filter;
+mod insert;
 mod lines;
 mod merge;
 mod noise_floor;
