@@ -97,7 +97,7 @@ impl Table<'_, '_> {
             verdict: None,
             note: both
                 .filter(|_| !logs)
-                .map(|_| "no ratio: a run's value is 0".to_owned()),
+                .map(|_| "no ratio: a run's value is 0, negative or not finite".to_owned()),
         }
     }
 

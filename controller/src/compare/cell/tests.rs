@@ -211,7 +211,10 @@ fn gaps_between_events_are_compared_where_both_have_them() {
         (Some(10.0), Some(0.0))
     );
     assert_eq!(itl.ratio, None, "0 has no logarithm");
-    assert_eq!(itl.note.as_deref(), Some("no ratio: a run's value is 0"));
+    assert_eq!(
+        itl.note.as_deref(),
+        Some("no ratio: a run's value is 0, negative or not finite")
+    );
     let p95 = row(&rows, "itl_ms_p95").base.missing.as_deref();
     assert_eq!(p95, Some("n/a (needs ≥ 72, has 6)"));
 }
