@@ -276,6 +276,8 @@ fn a_metric_that_one_engine_cannot_have_is_no_primary() {
     let rows = rows(&side(&plain), &side(&timed), &terms(true));
     let ttft = row(&rows, "ttft_ms_p50");
     assert!(!ttft.primary);
+    let note = ttft.note.as_deref().unwrap();
+    assert!(note.starts_with("a primary metric that one side did not measure"));
     assert!(row(&rows, "tok_per_s").primary);
     // Too few requests are something else: then it is judged by, and there is no verdict.
     let few = [run("ch01", Mode::Online, &[100.0; 3])];
