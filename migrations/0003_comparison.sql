@@ -5,6 +5,9 @@
 alter table session add column max_extend integer not null default 0;
 -- How often it has been extended.
 alter table session add column extended_count integer not null default 0;
+-- Passes over the arms that were planned in all, by its extensions too; fewer are a session that was
+-- stopped or goes on. 0 of one that is older than extensions.
+alter table session add column planned_count integer not null default 0;
 -- Seed of the order of the arms; 0: as they were named.
 alter table session add column order_seed integer not null default 0;
 

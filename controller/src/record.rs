@@ -136,6 +136,9 @@ pub struct SessionFacts {
     pub max_extend: u32,
     /// How often it has been extended.
     pub extended_count: u32,
+    /// Passes that were planned in all, by its extensions too.
+    #[serde(default)]
+    pub planned_count: u32,
     /// When it was made, for people.
     pub created_unix_ms: i64,
 }

@@ -130,13 +130,16 @@ impl Bench {
         (session_id, facts): (&str, &SessionFacts),
     ) -> anyhow::Result<Led> {
         let before = facts.extended_count;
-        if !self.store.extend_session(session_id, before).await? {
+        let more = plan.request.repeat;
+        let extended = self.store.extend_session(session_id, before, more);
+        if !extended.await? {
             return Err(usage(format!(
                 "--extend {session_id}: another command extends it now; wait for its end"
             )));
         }
         let facts = SessionFacts {
             extended_count: before + 1,
+            planned_count: facts.planned_count.max(facts.repeat_count) + more,
             ..facts.clone()
         };
         let session = self.session(plan, secrets, named, session_id.to_owned(), facts);
@@ -186,6 +189,7 @@ fn facts(plan: &Plan) -> SessionFacts {
         repeat_count: request.repeat,
         max_extend: request.max_extend,
         extended_count: 0,
+        planned_count: request.repeat,
         created_unix_ms: crate::now_unix_ms(),
     }
 }

@@ -5,13 +5,14 @@ use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
 use crate::compare::doubts;
 use crate::compare::inside;
 use crate::compare::judge::{Floor, Rules, Verdict};
-use crate::compare::lint::{self, Allowed, Reason};
+use crate::compare::lint::{self, Allowed, Difference, Reason};
 use crate::compare::overhead::overhead;
 use crate::compare::pairing::{Group, Pair};
 use crate::compare::provenance::provenance;
 use crate::compare::{Input, Inputs, Known, Measured, Options, outputs, workload_words};
 use crate::record::RunRecord;
 use crate::show::compare::verdict;
+use crate::show::words;
 
 /// Judges one pair.
 pub(super) fn cell(
@@ -61,7 +62,7 @@ pub(super) fn cell(
         notes.extend(outputs::unsteady(name, runs));
     }
 
-    let kind = kind(base_run, candidate_run);
+    let kind = kind(base_run, candidate_run, &differences);
     let comparable = reasons.is_empty();
     let withheld = if comparable {
         pair.withheld.clone()
@@ -83,6 +84,11 @@ pub(super) fn cell(
     };
     let rows = cell::rows(&base, &candidate, &terms);
     let primary = rows.iter().filter(|row| row.primary);
+    notes.extend(
+        primary
+            .clone()
+            .find_map(|row| half_a_floor(known, pair, &row.metric)),
+    );
     let noise_floors = primary.filter_map(|row| {
         Some(NoiseFloor {
             metric: row.metric.clone(),
@@ -134,6 +140,22 @@ fn wider(
     floors.max_by(|a, b| a.log_sd.total_cmp(&b.log_sd))
 }
 
+/// Where one run a side is judged by the floor of one engine, that the other's is not known.
+fn half_a_floor(known: &Known<'_>, pair: &Pair, metric: &str) -> Option<String> {
+    let (base, candidate) = (&pair.base.newest, &pair.candidate.newest);
+    let single = pair.base.older.is_empty() && pair.candidate.older.is_empty();
+    let [of_base, of_candidate] = [base, candidate].map(|run| (known.floor)(run, metric).is_some());
+    if !single || base.host_fingerprint != candidate.host_fingerprint || of_base == of_candidate {
+        return None;
+    }
+    let without = if of_base { candidate } else { base };
+    Some(format!(
+        "how much equal runs of {} {} differ is not known, so that the other side's noise floor stands for both: `controller calibrate` measures it",
+        without.engine,
+        words::snake(&without.status.spec.arm.mode)
+    ))
+}
+
 fn overall(rows: &[Row]) -> Overall {
     let mut overall = Overall::default();
     for row in rows.iter().filter(|row| row.primary) {
@@ -160,10 +182,24 @@ fn with_input<'a>(run: &'a RunRecord, inputs: &'a Inputs) -> Measured<'a> {
     Measured { run, input }
 }
 
+/// Where these differ, what stands between two modes is not the server layer alone.
+const OF_THE_ENGINE: [&str; 7] = [
+    "dtype",
+    "weights",
+    "device",
+    "threads",
+    "options",
+    "engine build",
+    "engine binary",
+];
+
 /// The same engine in two modes is the layer between them, anything else is two engines.
-fn kind(base: &RunRecord, candidate: &RunRecord) -> CellKind {
+fn kind(base: &RunRecord, candidate: &RunRecord, differences: &[Difference]) -> CellKind {
     let (base, candidate) = (&base.status.spec.arm, &candidate.status.spec.arm);
-    if base.engine == candidate.engine && base.mode != candidate.mode {
+    let alike = !differences
+        .iter()
+        .any(|d| d.both_known() && OF_THE_ENGINE.contains(&d.field));
+    if alike && base.engine == candidate.engine && base.mode != candidate.mode {
         CellKind::NetworkLayer
     } else {
         CellKind::Engines

@@ -43,7 +43,7 @@ pub struct Row {
     pub within_pair: Option<WithinPair>,
     /// What the runs say of it; none of an exploratory row and where the sides are not comparable.
     pub verdict: Option<Verdict>,
-    /// Why there is no ratio although both have figures.
+    /// Why there is no ratio although both have figures, or why it is not judged.
     pub note: Option<String>,
 }
 

@@ -33,6 +33,13 @@ pub struct Difference {
     pub candidate: String,
 }
 
+impl Difference {
+    /// Whether it is one, and not a value that one side's run does not tell.
+    pub(super) fn both_known(&self) -> bool {
+        self.base != UNKNOWN && self.candidate != UNKNOWN
+    }
+}
+
 /// Why a cell is not comparable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
@@ -152,8 +159,10 @@ pub fn reasons(
             "metrics are defined differently",
         ),
     ] {
-        let known = |d: &&Difference| d.base != UNKNOWN && d.candidate != UNKNOWN;
-        if differences.iter().filter(known).any(|d| d.field == field) {
+        if differences
+            .iter()
+            .any(|d| d.both_known() && d.field == field)
+        {
             let values = in_words(differences, |d| d.field == field);
             forbid(code, format!("{message}: {values}"), &todo);
         }

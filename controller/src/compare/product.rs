@@ -60,8 +60,12 @@ pub fn products(steps: &[Step]) -> Vec<Product> {
 fn product(steps: &[Step], of: &Cell, row: &Row) -> Product {
     let mut parts = Vec::new();
     let mut missing = None;
+    // A step may lead from one mode to the other: the next one begins where it ends.
+    let mut mode = of.base.mode;
     for step in steps {
-        let ratio = ratio(step, of, &row.metric);
+        let cell = cell(step, of, mode);
+        mode = cell.map_or(mode, |cell| cell.candidate.mode);
+        let ratio = ratio(cell, &row.metric);
         if let Err(why) = &ratio {
             let why = format!("{} → {} {why}", step.base, step.candidate);
             missing.get_or_insert(why);
@@ -87,14 +91,17 @@ fn product(steps: &[Step], of: &Cell, row: &Row) -> Product {
     }
 }
 
-/// The step's ratio of a metric in the same cell, or why it has none.
-fn ratio(step: &Step, of: &Cell, metric: &str) -> Result<f64, &'static str> {
-    let alike = |cell: &&Cell| {
+/// The step's cell of the same workload on the same host, with a base of this mode.
+fn cell<'s>(step: &'s Step, of: &Cell, mode: Mode) -> Option<&'s Cell> {
+    step.cells.iter().find(|cell| {
         cell.workload_key == of.workload_key
             && cell.host_fingerprint == of.host_fingerprint
-            && cell.base.mode == of.base.mode
-    };
-    let cell = step.cells.iter().find(alike);
+            && cell.base.mode == mode
+    })
+}
+
+/// A cell's ratio of a metric, or why it has none.
+fn ratio(cell: Option<&Cell>, metric: &str) -> Result<f64, &'static str> {
     let cell = cell.ok_or("was not run under this workload on this host")?;
     if !cell.reasons.is_empty() {
         return Err("is not comparable");

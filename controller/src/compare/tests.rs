@@ -83,9 +83,8 @@ fn several_runs_a_side_say_how_many() {
             .word
             .clone()
     };
-    assert!(
-        word(&runs).ends_with("no verdict (1 run a side: needs 3, or a noise floor of this host)")
-    );
+    // A floor is of one run against one other.
+    assert!(word(&runs).ends_with("no verdict (1 run on one side: needs 3)"));
     runs.push(run("4", "ch01", Mode::Offline, &[100.0; 6]));
     assert!(word(&runs).ends_with("no verdict (2 runs a side: needs 3)"));
 }
@@ -102,6 +101,18 @@ fn one_engine_in_two_modes_is_the_layer_between() {
     assert_eq!(cell.kind, CellKind::NetworkLayer);
     assert_eq!(cell.overhead.as_ref().unwrap().median.ms, Some(0.75));
     assert_eq!(cell.differences[0].field, "mode");
+}
+
+#[test]
+fn two_modes_of_other_options_are_not_the_layer_alone() {
+    let mut online = run("2", "ch01", Mode::Online, &[200.0; 6]);
+    let options = &mut online.run.status.spec.arm.options;
+    options.insert("blocks".to_owned(), "7".to_owned());
+    let runs = [run("1", "ch01", Mode::Offline, &[100.0; 6]), online];
+    let comparison = compared("ch01:offline", "ch01:online", &runs);
+    let cell = &comparison.steps[0].cells[0];
+    assert_eq!(cell.kind, CellKind::Engines);
+    assert_eq!(cell.overhead, None, "no cost of the server is told");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::compare::reduced::Reduced;
 use crate::compare::work::workload_words;
 use crate::record::RunRecord;
 use crate::stats::changes::{Change, MIN_VALUES, changes};
-use crate::stats::mean;
+use crate::stats::quantile::quantile;
 
 use choose::left_out_words;
 pub use choose::{Group, groups};
@@ -80,7 +80,7 @@ pub struct Point {
     pub build: Option<String>,
     /// The run's value.
     pub value: f64,
-    /// Geometric mean of the values between the steps around it.
+    /// Median of the values between the steps around it: one odd run does not move it.
     pub level: f64,
 }
 
@@ -215,9 +215,8 @@ fn levels(values: &[f64], found: &[Change]) -> Vec<f64> {
     let ends = found.iter().map(|change| change.at).chain([values.len()]);
     let mut start = 0;
     for end in ends {
-        let logs = values.get(start..end).unwrap_or_default().iter();
-        let logs: Vec<f64> = logs.map(|value| value.ln()).collect();
-        let level = mean(&logs).map_or(f64::NAN, f64::exp);
+        let level = quantile(values.get(start..end).unwrap_or_default(), 0.5);
+        let level = level.unwrap_or(f64::NAN);
         levels.resize(end, level);
         start = end;
     }

@@ -56,7 +56,7 @@ fn a_step_has_its_levels_builds_and_time() {
         panic!("{:?}", series.steps);
     };
     assert_eq!((step.first, step.run_id.as_str()), (8, "01NIGHT08"));
-    assert!((step.before - 1200.9).abs() < 0.1 && (step.after - 1098.9).abs() < 0.1);
+    assert!((step.before - 1201.0).abs() < 0.1 && (step.after - 1099.0).abs() < 0.1);
     assert!((step.change + 0.085).abs() < 0.001 && step.faster);
     assert_eq!(step.created_unix_ms - step.previous_unix_ms, DAY_MS);
     assert_eq!(step.build_before.as_deref(), Some("0.1.0+abc1234"));

@@ -1,5 +1,6 @@
 //! Whether a request's time says something of the next one's: then n requests are fewer than n.
 
+use super::difference::ROUNDING;
 use super::error::{StatsError, at_least, finite};
 use super::mean;
 
@@ -16,7 +17,8 @@ pub fn lag1(values: &[f64]) -> Result<f64, StatsError> {
         .zip(values.iter().skip(1))
         .map(|(now, next)| (now - mean) * (next - mean))
         .sum();
-    if square == 0.0 {
+    let count = values.len() as f64;
+    if square.sqrt() <= ROUNDING * mean.abs() * count.sqrt() {
         return Err(StatsError::NoSpread);
     }
     let lag1 = neighbours / square;
@@ -34,6 +36,8 @@ mod tests {
         assert!(lag1(&[1.0, 1.0, 1.0, 2.0, 2.0, 2.0]).unwrap() > 0.4);
         assert!(lag1(&[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]).unwrap() < -0.8);
         assert_eq!(lag1(&[3.0; 5]), Err(StatsError::NoSpread));
+        let rounded = [107.6; 10];
+        assert_eq!(lag1(&rounded), Err(StatsError::NoSpread));
         assert_eq!(
             lag1(&[1.0, 2.0]),
             Err(StatsError::TooFew { needs: 3, has: 2 })

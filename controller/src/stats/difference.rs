@@ -8,7 +8,7 @@ use super::mean;
 use super::student::{t_above, t_within};
 
 /// Spread below this share of the values is what rounding leaves, not noise that was measured.
-const ROUNDING: f64 = 1e-12;
+pub(super) const ROUNDING: f64 = 1e-12;
 
 /// A difference of means, candidate − base, and what is known of its noise.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -64,7 +64,7 @@ impl LogRatio {
     pub fn interval(&self, confidence: f64) -> Result<(f64, f64), StatsError> {
         let (low, high) = self.log.interval(confidence)?;
         let interval = (low.exp(), high.exp());
-        finite(&[interval.0, interval.1])?;
+        representable(&[interval.0, interval.1])?;
         Ok(interval)
     }
 
@@ -88,8 +88,17 @@ pub fn ratio(base: &[f64], candidate: &[f64]) -> Result<f64, StatsError> {
         super::mean(&logs).ok_or(StatsError::TooFew { needs: 1, has: 0 })
     };
     let ratio = (of(candidate)? - of(base)?).exp();
-    finite(&[ratio])?;
+    representable(&[ratio])?;
     Ok(ratio)
+}
+
+/// Neither too large nor too small for a number: a ratio of 0 would be one that nobody measured.
+fn representable(ratios: &[f64]) -> Result<(), StatsError> {
+    finite(ratios)?;
+    match ratios.iter().all(|ratio| *ratio > 0.0) {
+        true => Ok(()),
+        false => Err(StatsError::NotFinite),
+    }
 }
 
 /// Natural logs of values above zero.
@@ -137,6 +146,7 @@ mod tests {
         }
         assert!(ratio(&[], &fine).is_err());
         assert_eq!(ratio(&[1e-300], &[1e300]), Err(StatsError::NotFinite));
+        assert_eq!(ratio(&[1e300], &[1e-300]), Err(StatsError::NotFinite));
     }
 
     #[test]

@@ -177,7 +177,8 @@ async fn take_run(
     // Whoever extended it last knows how often.
     session.push(
         " on conflict (session_id) do update \
-         set extended_count = max(extended_count, excluded.extended_count)",
+         set extended_count = max(extended_count, excluded.extended_count), \
+             planned_count = max(planned_count, excluded.planned_count)",
     );
     session.build().execute(&mut *transaction).await?;
     let mut report = copy(tables, "insert or ignore", "server_report");

@@ -14,7 +14,7 @@ const AMBIGUOUS_SHOWN: u32 = 3;
 
 const SELECT: &str = "select run.*, session.label, session.tags_json, session.controller_build, \
      session.run_order, session.order_seed, session.repeat_count, session.max_extend, \
-     session.extended_count, session.created_unix_ms as session_created_unix_ms, \
+     session.extended_count, session.planned_count, session.created_unix_ms as session_created_unix_ms, \
      host.hostname, bench_stats.req_per_s, bench_stats.tok_per_s, \
      bench_stats.wall_ms, bench_stats.output_tokens, bench_stats.n_runs, bench_stats.ttft_ms, \
      bench_stats.tpot_ms, bench_stats.wall_times_ms, \
@@ -191,6 +191,7 @@ impl Store {
                     repeat_count: row.try_get("repeat_count")?,
                     max_extend: row.try_get("max_extend")?,
                     extended_count: row.try_get("extended_count")?,
+                    planned_count: row.try_get("planned_count")?,
                     created_unix_ms: row.try_get("session_created_unix_ms")?,
                 },
                 created_unix_ms: row.try_get("created_unix_ms")?,

@@ -28,8 +28,8 @@ impl Store {
         .map_err(|error| self.error(&error))
     }
 
-    /// Counts one more extension of a session that has `extended_count` of them. False where another
-    /// command has extended it since.
+    /// Counts one more extension, by `repeat_count` passes, of a session that has `extended_count` of
+    /// them. False where another command has extended it since.
     ///
     /// # Errors
     /// What SQLite says.
@@ -37,12 +37,15 @@ impl Store {
         &self,
         session_id: &str,
         extended_count: u32,
+        repeat_count: u32,
     ) -> Result<bool, StoreError> {
         let mut transaction = self.begin().await?;
         let done = sqlx::query(
-            "update session set extended_count = extended_count + 1
+            "update session set extended_count = extended_count + 1,
+                 planned_count = max(planned_count, repeat_count) + ?
              where session_id = ? and extended_count = ?",
         )
+        .bind(repeat_count)
         .bind(session_id)
         .bind(extended_count)
         .execute(&mut *transaction)

@@ -46,14 +46,16 @@ impl Store {
     pub async fn create_session(&self, session: &NewSession) -> Result<(), StoreError> {
         sqlx::query(
             "insert into session (session_id, run_order, order_seed, repeat_count, max_extend,
-                                  label, tags_json, controller_build, created_unix_ms)
-             values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                  planned_count, label, tags_json, controller_build,
+                                  created_unix_ms)
+             values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(&session.session_id)
         .bind(&session.facts.run_order)
         .bind(count(session.facts.order_seed))
         .bind(session.facts.repeat_count)
         .bind(session.facts.max_extend)
+        .bind(session.facts.planned_count)
         .bind(&session.label)
         .bind(json(&session.tags))
         .bind(&session.controller_build)
@@ -181,9 +183,9 @@ pub(super) async fn insert_session(
     let facts = &run.session;
     sqlx::query(
         "insert or ignore into session (session_id, run_order, order_seed, repeat_count, max_extend,
-                                        extended_count, label, tags_json, controller_build,
-                                        created_unix_ms)
-         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                        extended_count, planned_count, label, tags_json,
+                                        controller_build, created_unix_ms)
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(&run.session_id)
     .bind(&facts.run_order)
@@ -191,6 +193,7 @@ pub(super) async fn insert_session(
     .bind(facts.repeat_count)
     .bind(facts.max_extend)
     .bind(facts.extended_count)
+    .bind(facts.planned_count)
     .bind(&run.label)
     .bind(json(&run.tags))
     .bind(&run.controller_build)

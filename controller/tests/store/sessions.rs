@@ -20,8 +20,8 @@ async fn a_session_is_found_by_the_start_of_its_id_and_extended_once_for_each_ca
     let both = store.sessions_of(&prefix).await.unwrap();
     assert_eq!(both, [id.clone(), twin.clone()]);
 
-    assert!(store.extend_session(&id, 0).await.unwrap());
-    let again = store.extend_session(&id, 0).await.unwrap();
+    assert!(store.extend_session(&id, 0, 3).await.unwrap());
+    let again = store.extend_session(&id, 0, 3).await.unwrap();
     assert!(!again, "another command was quicker");
     let mut added = queued("01RUN2", &id);
     added.look = 1;
@@ -31,5 +31,7 @@ async fn a_session_is_found_by_the_start_of_its_id_and_extended_once_for_each_ca
         runs.iter().map(field).collect::<Vec<_>>()
     };
     assert_eq!(of(|run| run.session.extended_count), [1, 1]);
+    let planned = of(|run| run.session.planned_count);
+    assert_eq!(planned, [4, 4], "one pass at first, three more");
     assert_eq!(of(|run| run.look), [0, 1]);
 }

@@ -58,10 +58,19 @@ pub(super) fn rows(base: &[Run<'_>], candidate: &[Run<'_>], comparable: bool) ->
     }
     let primary = table.primary();
     for row in &mut rows {
-        row.primary = primary.contains(&row.metric.as_str()) && !one_side_never_has(row);
+        let declared = primary.contains(&row.metric.as_str());
+        let never = one_side_never_has(row);
+        row.primary = declared && !never;
+        if declared && never {
+            row.note.get_or_insert_with(|| NOT_JUDGED.to_owned());
+        }
     }
     rows
 }
+
+/// Of a metric that is primary elsewhere: an engine that lost it must not go unnoticed.
+const NOT_JUDGED: &str =
+    "a primary metric that one side did not measure: the sides are not judged by it";
 
 /// Both sides.
 struct Table<'r, 'a> {
@@ -97,7 +106,7 @@ impl Table<'_, '_> {
             verdict: None,
             note: both
                 .filter(|_| !logs)
-                .map(|_| "no ratio: a run's value is 0".to_owned()),
+                .map(|_| "no ratio: a run's value is 0, negative or not finite".to_owned()),
         }
     }
 

@@ -211,7 +211,10 @@ fn gaps_between_events_are_compared_where_both_have_them() {
         (Some(10.0), Some(0.0))
     );
     assert_eq!(itl.ratio, None, "0 has no logarithm");
-    assert_eq!(itl.note.as_deref(), Some("no ratio: a run's value is 0"));
+    assert_eq!(
+        itl.note.as_deref(),
+        Some("no ratio: a run's value is 0, negative or not finite")
+    );
     let p95 = row(&rows, "itl_ms_p95").base.missing.as_deref();
     assert_eq!(p95, Some("n/a (needs ≥ 72, has 6)"));
 }
@@ -273,6 +276,8 @@ fn a_metric_that_one_engine_cannot_have_is_no_primary() {
     let rows = rows(&side(&plain), &side(&timed), &terms(true));
     let ttft = row(&rows, "ttft_ms_p50");
     assert!(!ttft.primary);
+    let note = ttft.note.as_deref().unwrap();
+    assert!(note.starts_with("a primary metric that one side did not measure"));
     assert!(row(&rows, "tok_per_s").primary);
     // Too few requests are something else: then it is judged by, and there is no verdict.
     let few = [run("ch01", Mode::Online, &[100.0; 3])];

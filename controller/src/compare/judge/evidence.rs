@@ -67,7 +67,8 @@ fn measure(question: &Question<'_>) -> Result<(LogRatio, &'static str), String> 
         return Err(StatsError::UnequalPairs { base, candidate }.to_string());
     }
     if let ([base], [candidate]) = (base, candidate) {
-        let floor = question.floor.as_ref().ok_or_else(|| needs(1))?;
+        let without = || format!("1 run a side: needs {MIN_RUNS}, or a noise floor of this host");
+        let floor = question.floor.as_ref().ok_or_else(without)?;
         return by_floor(*base, *candidate, floor);
     }
     let fewest = base.len().min(candidate.len());
@@ -107,7 +108,7 @@ fn by_floor(base: f64, candidate: f64, floor: &Floor) -> Result<(LogRatio, &'sta
 fn needs(has: usize) -> String {
     match has {
         0 => "no run has it".to_owned(),
-        1 => format!("1 run a side: needs {MIN_RUNS}, or a noise floor of this host"),
+        1 => format!("1 run on one side: needs {MIN_RUNS}"),
         _ => format!("{has} runs a side: needs {MIN_RUNS}"),
     }
 }

@@ -10,14 +10,17 @@ use super::hashes;
 use crate::compare::Measured;
 use crate::record::RunRecord;
 
-/// The base's i-th run with the candidate's i-th; of cold prompts, each with the one that was asked
-/// the same.
+/// The base's i-th run with the candidate's i-th; of sides that are not of one length, the shorter
+/// one's runs again, so that no run's answers go unseen. Of cold prompts, each with the one that was
+/// asked the same.
 pub(super) fn pairs<'m, 'a>(
     base: &'m [Measured<'a>],
     candidate: &'m [Measured<'a>],
 ) -> Vec<(&'m Measured<'a>, &'m Measured<'a>)> {
     if !base.iter().chain(candidate).any(|run| is_cold(run.run)) {
-        return base.iter().zip(candidate).collect();
+        let longest = base.len().max(candidate.len());
+        let both = base.iter().cycle().zip(candidate.iter().cycle());
+        return both.take(longest).collect();
     }
     let partner = |run: &'m Measured<'a>| {
         let other = candidate.iter().find(|c| same_prompts(run.run, c.run))?;

@@ -70,8 +70,13 @@ impl Ask<'_> {
     }
 
     fn two<'a>(&self, base: &[&'a RunRecord], candidate: &[&'a RunRecord]) -> Option<Sides<'a>> {
-        let in_both = |run: &&&RunRecord| base.iter().any(|b| b.session_id == run.session_id);
-        let shared = newest_session(candidate.iter().copied().filter(|run| in_both(&run)));
+        // Of a session in which both words mean one arm, the sides would be the same runs.
+        let other_arm = |run: &&RunRecord| {
+            let apart =
+                |b: &&RunRecord| b.session_id == run.session_id && b.arm_letter != run.arm_letter;
+            base.iter().any(apart)
+        };
+        let shared = newest_session(candidate.iter().copied().filter(other_arm));
         let (base_session, candidate_session) = match shared {
             Some(session) => (session, session),
             None => (
@@ -87,8 +92,11 @@ impl Ask<'_> {
             ("candidate", &candidate_arms, candidate_session),
         ] {
             if arms.len() > 1 {
-                let words = [(self.base, &base_arms), (self.candidate, &candidate_arms)];
-                let words = words.map(|(selector, arms)| one_arm(selector, arms));
+                let words = one_arm_each(
+                    (self.base, &base_arms),
+                    (self.candidate, &candidate_arms),
+                    base_session == candidate_session,
+                );
                 reasons.push(ambiguous(&format!("the {name}"), arms, session, &words));
             }
         }
@@ -237,12 +245,31 @@ fn ambiguous(who: &str, arms: &Arms, session: &str, words: &[String; 2]) -> Reas
     }
 }
 
-/// The selector as it is where it names one arm, else with the letter of the first.
-fn one_arm(selector: &Selector, arms: &Arms) -> String {
-    match arms.as_slice() {
-        [(first, _), _, ..] => with_arm(selector, first),
+/// Both selectors so that each names one arm: as they are where they do, else with the letter of
+/// their first; within one session not of the arm that the other side names.
+fn one_arm_each(
+    (base, base_arms): (&Selector, &Arms),
+    (candidate, candidate_arms): (&Selector, &Arms),
+    one_session: bool,
+) -> [String; 2] {
+    let first_but = |arms: &Arms, taken: Option<&String>| {
+        let mut letters = arms.iter().map(|(letter, _)| letter);
+        letters.find(|letter| Some(*letter) != taken).cloned()
+    };
+    let taken = match candidate_arms.as_slice() {
+        [(only, _)] if one_session => Some(only),
+        _ => None,
+    };
+    let of_base = first_but(base_arms, taken);
+    let of_candidate = first_but(candidate_arms, of_base.as_ref().filter(|_| one_session));
+    let sides = [
+        (base, base_arms, of_base),
+        (candidate, candidate_arms, of_candidate),
+    ];
+    sides.map(|(selector, arms, letter)| match letter {
+        Some(letter) if arms.len() > 1 => with_arm(selector, &letter),
         _ => lint::quoted(&selector.to_string()),
-    }
+    })
 }
 
 fn with_arm(selector: &Selector, letter: &str) -> String {

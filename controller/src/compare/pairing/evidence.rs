@@ -62,28 +62,31 @@ fn undeclared(side: &[&RunRecord], rerun: &dyn Fn(&str) -> String) -> Option<Str
     ))
 }
 
-/// Fewer blocks than were planned at first, or an extension that was stopped: how many blocks an
-/// extension planned is not stored, so only its cancelled run tells.
+/// Fewer blocks than were planned: the session was stopped, or goes on while somebody looks.
 fn unfinished(side: &[&RunRecord], rerun: &dyn Fn(&str) -> String) -> Option<String> {
     let newest = side.last()?;
-    let (session, engine) = (&newest.session_id, &newest.engine);
-    let planned = newest.session.repeat_count;
-    let ended = side
-        .iter()
-        .filter(|run| run.look == 0 && ended_by_itself(run));
-    let blocks: BTreeSet<u32> = ended.map(|run| run.block).collect();
-    let there = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
-    let stopped = |run: &&RunRecord| run.look > 0 && !ended_by_itself(run);
-    let what = if there < planned {
-        format!(
-            "{there} of the {planned} blocks that session {session} planned of {engine} are there"
-        )
-    } else if side.iter().any(stopped) {
-        format!("an extension of session {session} was stopped")
-    } else {
-        return None;
+    let (facts, session, engine) = (&newest.session, &newest.session_id, &newest.engine);
+    let ended = |looks: u32| {
+        let runs = side.iter().filter(|run| run.look <= looks);
+        let ended = runs.filter(|run| ended_by_itself(run));
+        let blocks: BTreeSet<u32> = ended.map(|run| run.block).collect();
+        u32::try_from(blocks.len()).unwrap_or(u32::MAX)
     };
-    Some(format!("{what}: {}, and let it end", rerun("")))
+    let of_planned = |there: u32, planned: u32| {
+        format!("{there} of the {planned} blocks that session {session} planned of {engine}")
+    };
+    let (at_first, in_all) = (ended(0), ended(u32::MAX));
+    if at_first < facts.repeat_count {
+        let what = of_planned(at_first, facts.repeat_count);
+        return Some(format!("{what} are there: {}, and let it end", rerun("")));
+    }
+    (in_all < facts.planned_count).then(|| {
+        format!(
+            "{} with its extensions are there: wait for an extension that goes on; if it was stopped, {}, and let it end",
+            of_planned(in_all, facts.planned_count),
+            rerun("")
+        )
+    })
 }
 
 #[cfg(test)]

@@ -126,6 +126,42 @@ fn two_arms_are_one_too_many() {
     assert!(pairing.pairs[0].reasons.is_empty());
 }
 
+/// `controller compare ch02#a ch02#b`, of the first reason.
+fn proposed(base: &str, candidate: &str, runs: &[RunRecord]) -> String {
+    let todo = &paired(base, candidate, runs).pairs[0].reasons[0].todo;
+    todo.split('`').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn what_is_proposed_are_two_arms_and_not_one_twice() {
+    let mut runs = [
+        run("1", "ch02", "S", 1),
+        run("2", "ch02", "S", 2),
+        run("3", "ch02", "S", 3),
+    ];
+    for (run, letter) in runs.iter_mut().zip(["a", "b", "c"]) {
+        run.arm_letter = letter.to_owned();
+    }
+    for (base, candidate, expected) in [
+        ("ch02#a", "ch02", "ch02#a ch02#b"),
+        ("ch02", "ch02#a", "ch02#b ch02#a"),
+        ("session:S", "ch02", "session:S#a ch02#b"),
+        ("ch02", "ch02", "ch02#a ch02#b"),
+    ] {
+        let words = proposed(base, candidate, &runs);
+        assert_eq!(words, format!("controller compare {expected}"));
+    }
+}
+
+#[test]
+fn an_older_session_stands_against_the_newest_of_the_same_arm() {
+    let runs = [run("1", "ch02", "OLD", 1), run("2", "ch02", "NEW", 2)];
+    let pairing = paired("session:OLD", "ch02", &runs);
+    assert_eq!(ids(&pairing), [(vec!["1"], vec!["2"])]);
+    let refused = paired("session:NEW", "ch02", &runs);
+    assert_eq!(refused.pairs[0].reasons[0].code, ReasonCode::SameRuns);
+}
+
 #[test]
 fn one_side_against_itself_is_refused() {
     let runs = [run("1", "ch01", "S", 1)];

@@ -70,3 +70,20 @@ fn one_step_and_steps_from_the_first_have_no_product() {
         .collect();
     assert_eq!(sides, [("ch01", "ch02"), ("ch01", "ch04")]);
 }
+
+#[test]
+fn a_step_from_one_mode_to_the_other_goes_on_in_that() {
+    let runs = [
+        run("1", "ch01", Mode::Offline, &[100.0; 6]),
+        run("2", "ch01", Mode::Online, &[120.0; 6]),
+        run("3", "ch02", Mode::Online, &[60.0; 6]),
+    ];
+    let options = Options {
+        vs: Vs::Previous,
+        ..Options::default()
+    };
+    let sides = ["ch01:offline", "ch01:online", "ch02:online"];
+    let product = &compared_by(&sides, &runs, &options).product[0];
+    assert_eq!(product.missing, None);
+    assert!((product.ratio.unwrap() - 0.6).abs() < 1e-12);
+}

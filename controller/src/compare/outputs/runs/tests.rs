@@ -68,3 +68,13 @@ fn a_side_that_disagrees_with_itself_is_told() {
     ];
     assert_eq!(unsteady("base", &side(&cold)), None, "other prompts");
 }
+
+#[test]
+fn of_unequal_sides_no_run_goes_unseen() {
+    let right = |id: &str| run(id, CacheState::AsIs, 0, &[1]);
+    let base = [right("1")];
+    let candidate = [right("2"), right("3"), run("4", CacheState::AsIs, 2, &[9])];
+    let expected = "outputs identical 2/3, 1 part at a firm step";
+    assert_eq!(judge(&side(&base), &side(&candidate)).line, expected);
+    assert_eq!(judge(&side(&candidate), &side(&base)).line, expected);
+}
