@@ -5,7 +5,6 @@ use contracts::run::{Arrival, CacheState, Length, Load, PromptSource, Workload};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::facts::short;
 use crate::show::words;
 
 /// Characters of the first prompt that are shown.
@@ -130,7 +129,7 @@ pub fn prompts(source: &PromptSource) -> String {
             }
             let hash = hex::encode(hash.finalize());
             let first = words::excerpt(texts.first().map_or("", String::as_str), PROMPT_SHOWN);
-            format!("{} {} \"{first}\"", texts.len(), short(&hash))
+            format!("{} {} \"{first}\"", texts.len(), words::short_hash(&hash))
         }
         PromptSource::Synthetic { .. } => prompts_short(source),
         PromptSource::Pairs { pairs } => hashed(source, pairs),
@@ -142,7 +141,7 @@ pub fn prompts(source: &PromptSource) -> String {
 fn hashed(source: &PromptSource, document: &impl Serialize) -> String {
     let json = serde_json::to_vec(document).unwrap_or_default();
     let hash = hex::encode(Sha256::digest(&json));
-    format!("{} {}", prompts_short(source), short(&hash))
+    format!("{} {}", prompts_short(source), words::short_hash(&hash))
 }
 
 fn length(length: &Length) -> String {

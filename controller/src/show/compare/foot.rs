@@ -9,9 +9,6 @@ use crate::compare::overhead::Cost;
 use crate::compare::provenance::{Build, Provenance};
 use crate::show::words;
 
-/// Digits of a hash that are shown.
-const HASH_SHOWN: usize = 12;
-
 /// The numbered footnotes, in the order of their marks.
 #[derive(Debug, Default)]
 pub(super) struct Footnotes(Vec<String>);
@@ -160,16 +157,18 @@ fn not_shown(cell: &Cell) -> Option<String> {
     (!absent.is_empty()).then(|| absent.join(", "))
 }
 
+/// Texts are of whatever server answered: on one line, and without what would move a terminal.
 fn first_difference(at: &FirstDifference) -> Vec<String> {
+    let plain = |text: &String| words::excerpt(text, usize::MAX);
     let mut lines = vec![format!(
         "first difference: request {}, {}: {} | {}",
         at.request,
         at.place(),
-        at.base,
-        at.candidate
+        plain(&at.base),
+        plain(&at.candidate)
     )];
     if let (Some(base), Some(candidate)) = (&at.base_text, &at.candidate_text) {
-        let [base, candidate] = [base, candidate].map(|t| words::excerpt(t, usize::MAX));
+        let [base, candidate] = [base, candidate].map(plain);
         lines.push(format!("in words: \"{base}\" | \"{candidate}\""));
     }
     lines
@@ -179,7 +178,7 @@ fn first_difference(at: &FirstDifference) -> Vec<String> {
 fn provenance(of: &Provenance, cell: &Cell) -> String {
     let known = |text: Option<&str>| {
         let text = text.filter(|text| !text.is_empty());
-        short(text.unwrap_or("not known"))
+        words::short_hash(text.unwrap_or("not known"))
     };
     let method = cell
         .rows
@@ -191,9 +190,9 @@ fn provenance(of: &Provenance, cell: &Cell) -> String {
         .map(|s| s.order_seed.to_string())
         .collect();
     let mut parts = vec![
-        format!("builds {} | {}", build(&of.base), build(&of.candidate)),
+        builds(&of.base, &of.candidate),
         format!("model {}", known(of.model_sha256.as_deref())),
-        format!("host {}", short(&of.host_fingerprint)),
+        format!("host {}", words::short_hash(&of.host_fingerprint)),
         format!("agent {}", of.agent_builds.join(" and ")),
         format!("controller {}", of.controller_builds.join(" and ")),
         format!(
@@ -208,11 +207,18 @@ fn provenance(of: &Provenance, cell: &Cell) -> String {
     format!("rests on: {}", parts.join("; "))
 }
 
+fn builds(base: &Build, candidate: &Build) -> String {
+    if base == candidate {
+        return format!("build {} on both sides", build(base));
+    }
+    format!("builds {} | {}", build(base), build(candidate))
+}
+
 fn build(build: &Build) -> String {
     let name = build.engine_build.as_deref().unwrap_or("not known");
     let more = [
         build.profile.clone(),
-        build.binary_sha256.as_deref().map(short),
+        build.binary_sha256.as_deref().map(words::short_hash),
     ];
     let more: Vec<String> = more.into_iter().flatten().collect();
     if more.is_empty() {
@@ -220,8 +226,4 @@ fn build(build: &Build) -> String {
     } else {
         format!("{name} ({})", more.join(", "))
     }
-}
-
-fn short(hash: &str) -> String {
-    hash.chars().take(HASH_SHOWN).collect()
 }
