@@ -83,9 +83,7 @@ fn several_runs_a_side_say_how_many() {
             .word
             .clone()
     };
-    assert!(
-        word(&runs).ends_with("no verdict (1 run a side: needs 3, or a noise floor of this host)")
-    );
+    assert!(word(&runs).ends_with("no verdict (1 and 2 runs: needs 3 a side)"));
     runs.push(run("4", "ch01", Mode::Offline, &[100.0; 6]));
     assert!(word(&runs).ends_with("no verdict (2 runs a side: needs 3)"));
 }

@@ -69,11 +69,7 @@ pub fn load(load: &Load) -> String {
             arrival,
             max_in_flight,
         } => {
-            let arrival = match arrival {
-                Arrival::Constant => "constant".to_owned(),
-                Arrival::Poisson => "poisson".to_owned(),
-                Arrival::Gamma { shape } => format!("gamma:{shape}"),
-            };
+            let arrival = self::arrival(arrival);
             format!("{rate_per_s}/s ({arrival}){}", cap(max_in_flight))
         }
         Load::Burst { max_in_flight } => format!("all at once{}", cap(max_in_flight)),
@@ -144,7 +140,17 @@ fn hashed(source: &PromptSource, document: &impl Serialize) -> String {
     format!("{} {}", prompts_short(source), words::short_hash(&hash))
 }
 
-fn length(length: &Length) -> String {
+/// As `--arrival` takes it.
+pub(super) fn arrival(arrival: &Arrival) -> String {
+    match arrival {
+        Arrival::Constant => "constant".to_owned(),
+        Arrival::Poisson => "poisson".to_owned(),
+        Arrival::Gamma { shape } => format!("gamma:{shape}"),
+    }
+}
+
+/// As `--input-len` and `--output-len` take it.
+pub(super) fn length(length: &Length) -> String {
     match length {
         Length::Fixed { tokens } => tokens.to_string(),
         Length::Normal {

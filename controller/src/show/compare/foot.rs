@@ -5,7 +5,7 @@ use crate::compare::Cell;
 use crate::compare::cell::Row;
 use crate::compare::judge::Verdict;
 use crate::compare::outputs::FirstDifference;
-use crate::compare::overhead::Cost;
+use crate::compare::overhead::{Cost, Overhead};
 use crate::compare::provenance::{Build, Provenance};
 use crate::show::words;
 
@@ -80,11 +80,7 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
     lines.extend(permutation(cell));
     lines.extend(not_shown(cell));
     if let Some(overhead) = &cell.overhead {
-        lines.push(format!(
-            "online − offline, each request: {} (medians), {} (means)",
-            cost(&overhead.median),
-            cost(&overhead.mean)
-        ));
+        lines.push(layer(overhead));
     }
     for excluded in &cell.excluded {
         lines.push(format!(
@@ -104,9 +100,27 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
     lines
 }
 
+/// What the layer costs, by two averages; why neither has an interval is said once.
+fn layer(of: &Overhead) -> String {
+    let what = "online − offline, each request:";
+    let (median, mean) = (&of.median, &of.mean);
+    match &median.missing {
+        Some(why) if mean.missing == median.missing => format!(
+            "{what} {} (medians), {} (means); {why}",
+            milliseconds(median),
+            milliseconds(mean)
+        ),
+        _ => format!("{what} {} (medians), {} (means)", cost(median), cost(mean)),
+    }
+}
+
+fn milliseconds(cost: &Cost) -> String {
+    cost.ms.map_or("n/a".to_owned(), numbers::signed_ms)
+}
+
 /// `+0.625ms [+0.411ms, +0.839ms]`, or why it has no interval.
 fn cost(cost: &Cost) -> String {
-    let ms = cost.ms.map_or("n/a".to_owned(), numbers::signed_ms);
+    let ms = milliseconds(cost);
     match (cost.interval_ms, &cost.missing) {
         (Some((low, high)), _) => {
             let [low, high] = [low, high].map(numbers::signed_ms);
