@@ -55,9 +55,10 @@ fn of_row(row: &Row, cell: &Cell) -> Vec<String> {
         only_holm: true, ..
     }) = &row.verdict
     {
+        let has_p = |row: &&Row| row.effect.as_ref().is_some_and(|e| e.p_holm.is_some());
         notes.push(format!(
             "the interval excludes 1 and only Holm's correction for {} primary metrics stands against a verdict",
-            cell.overall.primary
+            cell.primaries().filter(has_p).count()
         ));
     }
     if let Some(pair) = &row.within_pair {
