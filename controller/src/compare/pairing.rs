@@ -142,7 +142,7 @@ fn in_cells(
     ] {
         if n > 0 {
             notes.push(format!(
-                "left out: {n} of {selector}'s workloads, which {other} has not run on the same host"
+                "left out: {n} of {selector}'s workloads on a host and in a mode, which {other} has not run"
             ));
         }
     }
