@@ -54,6 +54,9 @@ pub struct Args {
     /// Compare sides of different hosts: numbers, and no verdict
     #[arg(long)]
     allow_different_hosts: bool,
+    /// Refuse sides that are set up differently: threads, type, device, options, fields of requests
+    #[arg(long)]
+    strict: bool,
     /// text, json or markdown [default: text]
     #[arg(long)]
     format: Option<Format>,
@@ -148,6 +151,7 @@ fn options(args: &Args) -> Options {
         margin: args.margin.unwrap_or(MARGIN),
         all: args.all,
         allow_different_hosts: args.allow_different_hosts,
+        strict: args.strict,
         vs: match args.vs {
             Against::First => Vs::First,
             Against::Previous => Vs::Previous,

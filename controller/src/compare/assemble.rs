@@ -35,6 +35,7 @@ pub(super) fn cell(
     let allowed = Allowed {
         modes: across_modes,
         hosts: options.allow_different_hosts,
+        arms: !options.strict,
     };
     reasons.extend(lint::reasons(
         base_run,

@@ -9,6 +9,7 @@ mod faults;
 mod rerun;
 mod work_flags;
 
+use contracts::run::Arm;
 use serde::Serialize;
 
 use crate::compare::Measured;
@@ -59,6 +60,8 @@ pub enum ReasonCode {
     TokenizerDiffers,
     /// Other definitions of the metrics.
     DefinitionDiffers,
+    /// Arms are set up differently, under `--strict`.
+    ArmsDiffer,
     /// No block is left: runs failed or were cancelled.
     FailedRun,
     /// No block is left: something else was measured with the engine.
@@ -155,8 +158,42 @@ pub fn reasons(
             forbid(code, format!("{message}: {values}"), &todo);
         }
     }
+    let set_up = |d: &Difference| d.part == Part::Arm && SET_UP.contains(&d.field);
+    if !allowed.arms && differences.iter().any(set_up) {
+        let fields = in_words(differences, set_up);
+        let message = format!("arms differ (--strict): {fields}");
+        let alike = rerun(base, &set_up_as(base, candidate), "");
+        let todo = format!("{alike}; without --strict this is listed and no more");
+        forbid(ReasonCode::ArmsDiffer, message, &todo);
+    }
     reasons
 }
+
+/// The candidate with the base's set-up.
+fn set_up_as(base: &RunRecord, candidate: &RunRecord) -> RunRecord {
+    let mut alike = candidate.clone();
+    let of_candidate = &candidate.status.spec.arm;
+    alike.status.spec.arm = Arm {
+        name: of_candidate.name.clone(),
+        engine: of_candidate.engine.clone(),
+        mode: of_candidate.mode,
+        ..base.status.spec.arm.clone()
+    };
+    alike
+}
+
+/// How an engine is set up and asked; what is left of an arm is which engine and build it is.
+const SET_UP: [&str; 9] = [
+    "dtype",
+    "weights",
+    "device",
+    "threads",
+    "stream",
+    "options",
+    "headers",
+    "extra",
+    "keep-alive",
+];
 
 /// What two sides may differ in because it was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -165,6 +202,8 @@ pub struct Allowed {
     pub modes: bool,
     /// Two hosts, by `--allow-different-hosts`.
     pub hosts: bool,
+    /// Two ways of setting an engine up; not under `--strict`.
+    pub arms: bool,
 }
 
 /// What is not known of a side.

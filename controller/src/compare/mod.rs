@@ -68,6 +68,8 @@ pub struct Options {
     pub all: bool,
     /// Whether sides of different hosts get numbers, and no verdict.
     pub allow_different_hosts: bool,
+    /// Whether arms must be set up alike.
+    pub strict: bool,
     /// Against what each of more than two sides stands.
     pub vs: Vs,
 }
@@ -79,6 +81,7 @@ impl Default for Options {
             margin: MARGIN,
             all: false,
             allow_different_hosts: false,
+            strict: false,
             vs: Vs::First,
         }
     }

@@ -134,6 +134,25 @@ fn model() {
 }
 
 #[test]
+fn strict() {
+    let mut runs = sides();
+    runs[1].run.status.spec.arm.dtype = Some(contracts::run::Dtype::F16);
+    let strict = Options {
+        strict: true,
+        ..Options::default()
+    };
+    let comparison = compared_by(&["ch01", "ch02"], &runs, &strict);
+    let cell = &comparison.steps[0].cells[0];
+    refused(
+        cell,
+        ReasonCode::ArmsDiffer,
+        "arms differ (--strict): dtype default ≠ f16",
+        &format!("{}; without --strict this is listed and no more", rerun()),
+    );
+    assert!(compared_by(&["ch01", "ch02"], &runs, &Options::default()).comparable());
+}
+
+#[test]
 fn tokenizer() {
     let mut runs = sides();
     for (side, hash) in runs.iter_mut().zip(["t1", "t2"]) {

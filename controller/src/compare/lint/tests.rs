@@ -26,6 +26,7 @@ fn reasons_of(base: &RunWithSamples, candidate: &RunWithSamples) -> Vec<Reason> 
     let allowed = Allowed {
         modes: false,
         hosts: false,
+        arms: true,
     };
     reasons(&base.run, &candidate.run, allowed, &differences)
 }
