@@ -176,9 +176,9 @@ fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
             Some(threads(&record.status.spec, model.map(|m| m.threads))),
         ),
         of("stream", Some(arm.stream.to_string())),
-        of("options", Some(options.join(" "))),
-        of("headers", Some(arm.header_names.join(" "))),
-        of("extra", Some(extra.join(" "))),
+        of("options", Some(listed(&options))),
+        of("headers", Some(listed(&arm.header_names))),
+        of("extra", Some(listed(&extra))),
         of("keep-alive", Some((!arm.no_keepalive).to_string())),
         of(
             "model's name in requests",
@@ -200,6 +200,14 @@ fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
             provenance.and_then(|p| p.engine_profile.clone()),
         ),
     ]
+}
+
+/// Words beside each other, or `none`: a blank would look like something that was forgotten.
+fn listed(words: &[String]) -> String {
+    if words.is_empty() {
+        return "none".to_owned();
+    }
+    words.join(" ")
 }
 
 fn fact(part: Part, field: &'static str, value: Option<String>) -> Fact {

@@ -315,6 +315,7 @@ fn what_is_left_out_is_noted() {
     other.run.workload_key = "w9".to_owned();
     runs.push(other);
     let printed = text(&compared("ch01", "ch02", &runs));
-    let last = "  left out: 1 of ch01's workloads on a host and in a mode, which ch02 has not run\n";
+    let last =
+        "  left out: 1 of ch01's workloads on a host and in a mode, which ch02 has not run\n";
     assert!(printed.ends_with(last), "{printed}");
 }

@@ -168,3 +168,18 @@ fn a_side_that_is_two_arms() {
     let comparison = compared("session:01SESSION", "ch02", &chapters(1110.0, 3));
     insta::assert_snapshot!("refused_arms", from_the_words(&comparison));
 }
+
+#[test]
+fn arms_are_set_up_differently_where_that_is_forbidden() {
+    let mut runs = chapters(1110.0, 3);
+    for run in runs.iter_mut().filter(|run| run.run.engine == "ch02") {
+        let options = &mut run.run.status.spec.arm.options;
+        options.insert("max_batch".to_owned(), "8".to_owned());
+    }
+    let strict = Options {
+        strict: true,
+        ..Options::default()
+    };
+    let comparison = compared_by(&["ch01", "ch02"], &runs, &strict);
+    insta::assert_snapshot!("refused_strict", from_the_words(&comparison));
+}
