@@ -18,10 +18,15 @@ use crate::{local, out, values};
 /// Most sides of one command: each is a step with a table of its own.
 const MAX_SIDES: usize = 16;
 
+/// What a gate needs to know, at the end of `--help`.
+const EXIT_CODES: &str = "Exit codes: 0 compared; 1 failed; 2 usage; 10 slower, under --fail-on; 11 not comparable; \
+     12 no verdict, under --require-verdict.";
+
 /// Flags of `compare`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = EXIT_CODES)]
 pub struct Args {
-    /// The first is what the others are compared with: ch01, engine:NAME, label:NAME, run:ID,
+    /// The first is what the others are compared with: ch01, engine:NAME, url:URL, label:NAME, run:ID,
     /// session:ID or file:PATH, each with :offline or :online, @AGENT, %BUILD, #ARM
     #[arg(value_name = "SIDE", num_args = 2.., required = true)]
     sides: Vec<String>,

@@ -6,6 +6,7 @@ use crate::compare::doubts;
 use crate::compare::inside;
 use crate::compare::judge::{Floor, Rules, Verdict};
 use crate::compare::lint::{self, Allowed, Difference, Reason};
+use crate::compare::noise;
 use crate::compare::overhead::overhead;
 use crate::compare::pairing::{Group, Pair};
 use crate::compare::provenance::provenance;
@@ -45,10 +46,7 @@ pub(super) fn cell(
     ));
     let rerun = lint::rerun(base_run, candidate_run, "");
     for (name, runs) in [("base", &base), ("candidate", &candidate)] {
-        let faults = |run| lint::faults(name, run, &rerun);
-        reasons.extend(runs.iter().flat_map(faults));
-        let bound = |run: &Measured<'_>| lint::client_bound(name, run.run, &rerun);
-        reasons.extend(runs.iter().flat_map(bound));
+        reasons.extend(lint::faults(name, runs, &rerun));
     }
     if outputs.parted > 0 && lint::must_agree(base_run, candidate_run, known.same_tokens) {
         let reason = Reason::outputs_differ(&outputs, base_run, candidate_run, &rerun);
@@ -125,7 +123,8 @@ pub(super) fn cell(
     }
 }
 
-/// The wider floor of the two sides: a verdict must hold against both. None across hosts.
+/// The wider floor of the two sides: a verdict must hold against both. One that only one side has is
+/// taken for both, but not across modes, and none across hosts.
 fn wider(
     known: &Known<'_>,
     base: &RunRecord,
@@ -136,8 +135,15 @@ fn wider(
         return None;
     }
     let floors = [base, candidate].map(|run| (known.floor)(run, metric));
+    let modes = [base, candidate].map(|run| run.status.spec.arm.mode);
+    if modes[0] != modes[1] && floors.iter().any(Option::is_none) {
+        return None;
+    }
+    // By what two runs must differ, which a floor of few runs asks more of.
+    let width = |floor: &Floor| noise::least_difference(floor.log_sd, floor.run_count);
+    let width = |floor: &Floor| width(floor).unwrap_or(f64::INFINITY);
     let floors = floors.into_iter().flatten();
-    floors.max_by(|a, b| a.log_sd.total_cmp(&b.log_sd))
+    floors.max_by(|a, b| width(a).total_cmp(&width(b)))
 }
 
 /// Where one run a side is judged by the floor of one engine, that the other's is not known.
@@ -145,7 +151,10 @@ fn half_a_floor(known: &Known<'_>, pair: &Pair, metric: &str) -> Option<String> 
     let (base, candidate) = (&pair.base.newest, &pair.candidate.newest);
     let single = pair.base.older.is_empty() && pair.candidate.older.is_empty();
     let [of_base, of_candidate] = [base, candidate].map(|run| (known.floor)(run, metric).is_some());
-    if !single || base.host_fingerprint != candidate.host_fingerprint || of_base == of_candidate {
+    let (base_mode, candidate_mode) = (base.status.spec.arm.mode, candidate.status.spec.arm.mode);
+    let one_place =
+        base.host_fingerprint == candidate.host_fingerprint && base_mode == candidate_mode;
+    if !single || !one_place || of_base == of_candidate {
         return None;
     }
     let without = if of_base { candidate } else { base };

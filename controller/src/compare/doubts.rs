@@ -16,11 +16,10 @@ pub(super) fn doubts(side: &str, runs: &[Measured<'_>]) -> Vec<String> {
             None => kinds.push((kind, format!("the {side}'s run {line}"), 0)),
         }
     }
-    let lines = kinds.into_iter().map(|(_, line, more)| match more {
-        0 => line,
-        more => format!("{line}; likewise {}", words::count(more, "more run")),
-    });
-    lines.collect()
+    let lines = kinds.into_iter();
+    lines
+        .map(|(_, line, more)| words::likewise(line, more))
+        .collect()
 }
 
 /// (kind, words) of each of its doubts.

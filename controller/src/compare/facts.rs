@@ -7,9 +7,6 @@ use serde::Serialize;
 use crate::compare::{Measured, work};
 use crate::show::{validity, words};
 
-/// Hex digits of a hash that are shown: enough to see that two differ.
-const HASH_SHOWN: usize = 12;
-
 /// The tokenizer that counted a run's tokens, where ours did.
 pub const COUNTED_BY: &str = "counted by tokenizer";
 
@@ -78,7 +75,11 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
     let record = run.run;
     let provenance = record.status.provenance.as_ref();
     let model = provenance.and_then(|p| p.model.as_ref());
-    let host = format!("{} ({})", record.hostname, short(&record.host_fingerprint));
+    let host = format!(
+        "{} ({})",
+        record.hostname,
+        words::short_hash(&record.host_fingerprint)
+    );
     let timing = one_of(run.input.timing_sources.iter());
     let tokens = one_of(run.input.token_sources.iter());
     let counting = record.server_report.as_ref();
@@ -86,11 +87,15 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
     let prompt_ids = run.input.input_ids_sha256.as_deref();
     vec![
         fact(Part::Host, "host", Some(host)),
-        fact(Part::Model, "model sha256", model.map(|m| short(&m.sha256))),
+        fact(
+            Part::Model,
+            "model sha256",
+            model.map(|m| words::short_hash(&m.sha256)),
+        ),
         fact(
             Part::Model,
             "tokenizer sha256",
-            model.map(|m| short(&m.tokenizer_sha256)),
+            model.map(|m| words::short_hash(&m.tokenizer_sha256)),
         ),
         fact(
             Part::Measuring,
@@ -114,7 +119,7 @@ fn place_facts(run: &Measured<'_>) -> Vec<Fact> {
         fact(
             Part::Measuring,
             "prompt token ids sha256",
-            prompt_ids.map(short),
+            prompt_ids.map(words::short_hash),
         ),
         fact(
             Part::Measuring,
@@ -143,7 +148,7 @@ fn counted_by(run: &Measured<'_>) -> Option<String> {
         .as_ref()
         .map(|model| &model.tokenizer_sha256);
     let hash = provenance.tokenizer_sha256.as_ref().or(of_model);
-    hash.filter(|_| by_ours).map(|hash| short(hash))
+    hash.filter(|_| by_ours).map(|hash| words::short_hash(hash))
 }
 
 fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
@@ -171,9 +176,9 @@ fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
             Some(threads(&record.status.spec, model.map(|m| m.threads))),
         ),
         of("stream", Some(arm.stream.to_string())),
-        of("options", Some(options.join(" "))),
-        of("headers", Some(arm.header_names.join(" "))),
-        of("extra", Some(extra.join(" "))),
+        of("options", Some(listed(&options))),
+        of("headers", Some(listed(&arm.header_names))),
+        of("extra", Some(listed(&extra))),
         of("keep-alive", Some((!arm.no_keepalive).to_string())),
         of(
             "model's name in requests",
@@ -188,13 +193,21 @@ fn arm_facts(run: &Measured<'_>) -> Vec<Fact> {
             "engine binary",
             provenance
                 .and_then(|p| p.engine_binary_sha256.as_deref())
-                .map(short),
+                .map(words::short_hash),
         ),
         of(
             "engine profile",
             provenance.and_then(|p| p.engine_profile.clone()),
         ),
     ]
+}
+
+/// Words beside each other, or `none`: a blank would look like something that was forgotten.
+fn listed(words: &[String]) -> String {
+    if words.is_empty() {
+        return "none".to_owned();
+    }
+    words.join(" ")
 }
 
 fn fact(part: Part, field: &'static str, value: Option<String>) -> Fact {
@@ -240,9 +253,4 @@ fn one_of<'a, T: Serialize + 'a>(values: impl Iterator<Item = &'a T>) -> Option<
     }
     seen.sort();
     (!seen.is_empty()).then(|| seen.join(" and "))
-}
-
-/// The first digits of a hash.
-pub(super) fn short(hash: &str) -> String {
-    hash.chars().take(HASH_SHOWN).collect()
 }

@@ -17,7 +17,7 @@ use crate::compare::facts::{self, Part};
 use crate::record::RunRecord;
 use crate::show::words;
 
-pub use faults::{client_bound, faults, must_agree};
+pub use faults::{faults, must_agree};
 pub(super) use rerun::{quoted, rerun, rerun_twice};
 
 /// One field that differs.

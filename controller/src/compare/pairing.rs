@@ -21,8 +21,8 @@ use crate::selector::{Head, Selector};
 use cells::{Open, cells, nearest};
 use choose::Ask;
 pub use pair::{Excluded, Group, Pair};
-pub(crate) use rules::contaminated;
 pub use rules::{FOREIGN_CPU_CONTAMINATED, unusable};
+pub(crate) use rules::{contaminated, unnamed};
 
 /// The runs to be compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,7 +142,7 @@ fn in_cells(
     ] {
         if n > 0 {
             notes.push(format!(
-                "left out: {n} of {selector}'s workloads, which {other} has not run on the same host"
+                "left out: {n} of {selector}'s workloads on a host and in a mode, which {other} has not run"
             ));
         }
     }

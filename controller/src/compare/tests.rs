@@ -83,8 +83,7 @@ fn several_runs_a_side_say_how_many() {
             .word
             .clone()
     };
-    // A floor is of one run against one other.
-    assert!(word(&runs).ends_with("no verdict (1 run on one side: needs 3)"));
+    assert!(word(&runs).ends_with("no verdict (1 and 2 runs: needs 3 a side)"));
     runs.push(run("4", "ch01", Mode::Offline, &[100.0; 6]));
     assert!(word(&runs).ends_with("no verdict (2 runs a side: needs 3)"));
 }
@@ -225,4 +224,36 @@ fn a_client_bound_run_is_not_comparable_and_a_degraded_one_says_so() {
         "the reason says it: {:?}",
         cell.notes
     );
+}
+
+#[test]
+fn of_two_noise_floors_the_one_that_asks_for_more_is_taken() {
+    let floor = |log_sd, run_count| Floor {
+        log_sd,
+        run_count,
+        measured_unix_ms: 0,
+    };
+    let runs = |mode: Mode| {
+        [
+            run("1", "ch01", Mode::Offline, &[100.0; 6]),
+            run("2", "ch02", mode, &[100.0; 6]),
+        ]
+    };
+    let taken = |runs: &[RunWithSamples], words: [&str; 2], of: [Option<Floor>; 2]| {
+        let known = |run: &RunRecord, _: &str| of[usize::from(run.engine == "ch02")];
+        let comparison = compared_with_floor(&words, runs, &Options::default(), &known);
+        let floors = &comparison.steps[0].cells[0].noise_floors;
+        floors.first().map(|known| known.floor.run_count)
+    };
+    // 5 runs: t is 2.776; 40 runs: 2.023.
+    let both = [Some(floor(0.010, 5)), Some(floor(0.012, 40))];
+    let alike = runs(Mode::Offline);
+    assert_eq!(taken(&alike, ["ch01", "ch02"], both), Some(5));
+    let one = [None, Some(floor(0.01, 12))];
+    assert_eq!(taken(&alike, ["ch01", "ch02"], one), Some(12));
+    // What differs by the mode is another thing.
+    let modes = runs(Mode::Online);
+    let words = ["ch01:offline", "ch02:online"];
+    assert_eq!(taken(&modes, words, both), Some(5));
+    assert_eq!(taken(&modes, words, one), None);
 }

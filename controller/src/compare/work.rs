@@ -5,7 +5,6 @@ use contracts::run::{Arrival, CacheState, Length, Load, PromptSource, Workload};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::facts::short;
 use crate::show::words;
 
 /// Characters of the first prompt that are shown.
@@ -70,11 +69,7 @@ pub fn load(load: &Load) -> String {
             arrival,
             max_in_flight,
         } => {
-            let arrival = match arrival {
-                Arrival::Constant => "constant".to_owned(),
-                Arrival::Poisson => "poisson".to_owned(),
-                Arrival::Gamma { shape } => format!("gamma:{shape}"),
-            };
+            let arrival = self::arrival(arrival);
             format!("{rate_per_s}/s ({arrival}){}", cap(max_in_flight))
         }
         Load::Burst { max_in_flight } => format!("all at once{}", cap(max_in_flight)),
@@ -130,7 +125,7 @@ pub fn prompts(source: &PromptSource) -> String {
             }
             let hash = hex::encode(hash.finalize());
             let first = words::excerpt(texts.first().map_or("", String::as_str), PROMPT_SHOWN);
-            format!("{} {} \"{first}\"", texts.len(), short(&hash))
+            format!("{} {} \"{first}\"", texts.len(), words::short_hash(&hash))
         }
         PromptSource::Synthetic { .. } => prompts_short(source),
         PromptSource::Pairs { pairs } => hashed(source, pairs),
@@ -142,10 +137,20 @@ pub fn prompts(source: &PromptSource) -> String {
 fn hashed(source: &PromptSource, document: &impl Serialize) -> String {
     let json = serde_json::to_vec(document).unwrap_or_default();
     let hash = hex::encode(Sha256::digest(&json));
-    format!("{} {}", prompts_short(source), short(&hash))
+    format!("{} {}", prompts_short(source), words::short_hash(&hash))
 }
 
-fn length(length: &Length) -> String {
+/// As `--arrival` takes it.
+pub(super) fn arrival(arrival: &Arrival) -> String {
+    match arrival {
+        Arrival::Constant => "constant".to_owned(),
+        Arrival::Poisson => "poisson".to_owned(),
+        Arrival::Gamma { shape } => format!("gamma:{shape}"),
+    }
+}
+
+/// As `--input-len` and `--output-len` take it.
+pub(super) fn length(length: &Length) -> String {
     match length {
         Length::Fixed { tokens } => tokens.to_string(),
         Length::Normal {

@@ -185,7 +185,7 @@ fn steps_of(values: &[f64], notes: &mut Vec<String>) -> Vec<Change> {
 /// The test takes runs to be alike in any order, which those of one session are not.
 fn sessions(runs: &[(&RunRecord, f64)]) -> Option<String> {
     let sessions: BTreeSet<&str> = runs.iter().map(|(run, _)| &*run.session_id).collect();
-    (sessions.len() < runs.len()).then(|| {
+    (runs.len() >= MIN_VALUES && sessions.len() < runs.len()).then(|| {
         "runs of one session resemble each other: a step between two sessions may be the host's"
             .to_owned()
     })

@@ -87,9 +87,12 @@ fn hosts_arms_and_work_are_series_of_their_own() {
     runs[3].status.spec.arm.threads = Some(1);
     runs[4].engine = "ch10".to_owned();
     runs[5].status.spec.arm.mode = Mode::Online;
+    runs.push(runs[0].clone());
+    // What a user calls an arm makes it no other one.
+    runs[6].status.spec.arm.name = Some("before".to_owned());
     let (groups, notes) = groups(&runs);
     let ids: Vec<&str> = groups.iter().map(|g| g.runs[0].run_id.as_str()).collect();
-    let expected: Vec<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
+    let expected: Vec<&str> = runs[..6].iter().map(|run| run.run_id.as_str()).collect();
     assert_eq!((ids, notes.len()), (expected, 0));
 }
 

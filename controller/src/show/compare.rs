@@ -50,7 +50,10 @@ fn render_cell(cell: &Cell, now_unix_ms: i64, format: Format) -> String {
     text.push_str(&table);
     text.push('\n');
     match format {
-        Format::Markdown => text.push_str(&format!("**{}**\n\n", cell.word)),
+        // A star of the words would end the bold type early.
+        Format::Markdown => {
+            text.push_str(&format!("**{}**\n\n", cell.word.replace('*', r"\*")));
+        }
         _ => text.push_str(&format!("  {}\n", cell.word)),
     }
     text.push_str(&lines(format, &todos(cell)));

@@ -3,7 +3,6 @@
 use contracts::SCHEMA;
 use serde::Serialize;
 
-use crate::compare::cell::Unit;
 use crate::compare::judge::Better;
 use crate::history::{History, Point, Series, Step};
 use crate::show::{Format, grid, pretty, words};
@@ -87,7 +86,7 @@ fn plain(series: &Series) -> String {
     text.push('\n');
     let mut lines = Vec::new();
     let scale = Scale::of(&series.runs);
-    let unit = unit(series.unit);
+    let unit = &words::snake(&series.unit);
     for (index, point) in series.runs.iter().enumerate() {
         if let Some(step) = series.steps.iter().find(|step| step.first == index) {
             lines.extend(step_lines(step, unit));
@@ -145,7 +144,7 @@ fn short_build(build: &str) -> &str {
 
 /// All there is, in tables.
 fn markdown(series: &Series) -> String {
-    let unit = unit(series.unit);
+    let unit = &words::snake(&series.unit);
     let mut text = format!(
         "### {}\n\n{}\n\n{}\n",
         title(series),
@@ -193,15 +192,6 @@ fn markdown(series: &Series) -> String {
     });
     text.push('\n');
     text + &grid(Format::Markdown, "lllllrr", &header, rows.collect())
-}
-
-fn unit(unit: Unit) -> &'static str {
-    match unit {
-        Unit::ReqPerS => "req/s",
-        Unit::TokPerS => "tok/s",
-        Unit::Ms => "ms",
-        Unit::Tokens => "tokens",
-    }
 }
 
 fn figure(value: f64, unit: &str) -> String {

@@ -161,6 +161,7 @@ mod tests {
     use super::*;
     use crate::compare::judge::Floor;
     use crate::fixtures::NOON_UNIX_MS;
+    use crate::stats::runs_needed::runs_needed;
     use crate::store::FloorKey;
 
     fn noise(metric: &str, label: &str, log_sd: Option<f64>) -> Noise {
@@ -172,7 +173,7 @@ mod tests {
             mean: Some(120.345),
             log_sd,
             exceeds: log_sd.and_then(|log_sd| least_difference(log_sd, 5)),
-            runs_needed: log_sd.map(|_| 4),
+            runs_needed: log_sd.and_then(|log_sd| runs_needed(log_sd, 0.05, 0.05).ok()),
             missing: None,
         }
     }

@@ -19,6 +19,22 @@ pub fn count(n: u64, noun: &str) -> String {
     format!("{n} {noun}{s}")
 }
 
+/// A line about one run, and how many more it holds for: `…; likewise 2 more runs`.
+pub fn likewise(line: String, more: u64) -> String {
+    match more {
+        0 => line,
+        more => format!("{line}; likewise {}", count(more, "more run")),
+    }
+}
+
+/// Digits of a hash that are shown: enough to see that two differ.
+const HASH_SHOWN: usize = 12;
+
+/// The first digits of a hash or a key.
+pub fn short_hash(hash: &str) -> String {
+    hash.chars().take(HASH_SHOWN).collect()
+}
+
 /// Why a percentile is not shown.
 pub fn too_few(needs: u64, has: u64) -> String {
     format!("n/a (needs ≥ {needs}, has {has})")
@@ -79,6 +95,8 @@ mod tests {
         assert_eq!(snake(&contracts::run::Mode::Offline), "offline");
         assert_eq!(count(1, "prompt"), "1 prompt");
         assert_eq!(count(0, "prompt"), "0 prompts");
+        assert_eq!(likewise("busy".to_owned(), 0), "busy");
+        assert_eq!(likewise("busy".to_owned(), 1), "busy; likewise 1 more run");
         assert_eq!(too_few(368, 100), "n/a (needs ≥ 368, has 100)");
         assert_eq!(excerpt("a\nbé", 3), "a b…");
         assert_eq!(excerpt("abc", 3), "abc");

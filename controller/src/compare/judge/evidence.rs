@@ -58,7 +58,7 @@ fn measure(question: &Question<'_>) -> Result<(LogRatio, &'static str), String> 
     let (base, candidate) = (question.base, question.candidate);
     // Numbers that are none come first: no count of runs makes up for them.
     ratio(base, candidate).map_err(|error| match error {
-        StatsError::TooFew { .. } => needs(0),
+        StatsError::TooFew { .. } => needs(base.len(), candidate.len()),
         other => other.to_string(),
     })?;
     let paired = question.design == Design::Paired;
@@ -67,13 +67,11 @@ fn measure(question: &Question<'_>) -> Result<(LogRatio, &'static str), String> 
         return Err(StatsError::UnequalPairs { base, candidate }.to_string());
     }
     if let ([base], [candidate]) = (base, candidate) {
-        let without = || format!("1 run a side: needs {MIN_RUNS}, or a noise floor of this host");
-        let floor = question.floor.as_ref().ok_or_else(without)?;
+        let floor = question.floor.as_ref().ok_or_else(|| needs(1, 1))?;
         return by_floor(*base, *candidate, floor);
     }
-    let fewest = base.len().min(candidate.len());
-    if fewest < MIN_RUNS as usize {
-        return Err(needs(fewest));
+    if base.len().min(candidate.len()) < MIN_RUNS as usize {
+        return Err(needs(base.len(), candidate.len()));
     }
     for (side, name) in [(base, "base"), (candidate, "candidate")] {
         if side.iter().all(|value| Some(value) == side.first()) {
@@ -105,11 +103,12 @@ fn by_floor(base: f64, candidate: f64, floor: &Floor) -> Result<(LogRatio, &'sta
 }
 
 /// Which number of runs would do.
-fn needs(has: usize) -> String {
-    match has {
-        0 => "no run has it".to_owned(),
-        1 => format!("1 run on one side: needs {MIN_RUNS}"),
-        _ => format!("{has} runs a side: needs {MIN_RUNS}"),
+fn needs(base: usize, candidate: usize) -> String {
+    match (base, candidate) {
+        (0, _) | (_, 0) => "no run has it".to_owned(),
+        (1, 1) => format!("1 run a side: needs {MIN_RUNS}, or a noise floor of this host"),
+        (base, candidate) if base == candidate => format!("{base} runs a side: needs {MIN_RUNS}"),
+        (base, candidate) => format!("{base} and {candidate} runs: needs {MIN_RUNS} a side"),
     }
 }
 

@@ -9,9 +9,33 @@ use crate::compare::outputs::Outputs;
 use crate::record::RunRecord;
 use crate::show::{validity, words};
 
-/// What is wrong with the measured requests of a run that ended as it should. `rerun` says how to
-/// measure both sides again.
-pub fn faults(side: &str, run: &Measured<'_>, rerun: &str) -> Option<Reason> {
+/// What is wrong with the runs of a side that ended as they should, each kind once: of runs with the
+/// same fault the first is told, and how many more there are. `rerun` says how to measure both sides
+/// again.
+pub fn faults(side: &str, runs: &[Measured<'_>], rerun: &str) -> Vec<Reason> {
+    let mut kinds: Vec<(Reason, u64)> = Vec::new();
+    let requests = runs.iter().filter_map(|run| requests(side, run, rerun));
+    let bound = runs
+        .iter()
+        .filter_map(|run| client_bound(side, run.run, rerun));
+    for reason in requests.chain(bound) {
+        match kinds
+            .iter_mut()
+            .find(|(known, _)| known.code == reason.code)
+        {
+            Some((_, more)) => *more += 1,
+            None => kinds.push((reason, 0)),
+        }
+    }
+    let told = kinds.into_iter().map(|(reason, more)| Reason {
+        message: words::likewise(reason.message, more),
+        ..reason
+    });
+    told.collect()
+}
+
+/// What is wrong with a run's measured requests.
+fn requests(side: &str, run: &Measured<'_>, rerun: &str) -> Option<Reason> {
     let record = run.run;
     if record.status.state != RunState::Done {
         return None;
@@ -38,7 +62,7 @@ pub fn faults(side: &str, run: &Measured<'_>, rerun: &str) -> Option<Reason> {
 }
 
 /// A run in which the client may be what was measured.
-pub fn client_bound(side: &str, record: &RunRecord, rerun: &str) -> Option<Reason> {
+fn client_bound(side: &str, record: &RunRecord, rerun: &str) -> Option<Reason> {
     let validity = &record.status.validity;
     if validity.verdict != Soundness::ClientBound {
         return None;

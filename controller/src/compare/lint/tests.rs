@@ -185,7 +185,7 @@ fn a_model_that_nobody_reports_is_listed_and_forbids_nothing() {
 
 #[test]
 fn failed_requests_are_faults_of_runs_that_ended_as_they_should() {
-    let of = |run: &RunWithSamples| faults("base", &measured(run), "run it again");
+    let of = |run: &RunWithSamples| faults("base", &[measured(run)], "run it again").pop();
     assert_eq!(of(&plain("ch01")), None);
 
     let mut failed_request = plain("ch01");
@@ -201,6 +201,15 @@ fn failed_requests_are_faults_of_runs_that_ended_as_they_should() {
 
     let nothing = fixtures::finish(plain("ch01").run, Vec::new());
     assert_eq!(of(&nothing).unwrap().code, ReasonCode::NothingMeasured);
+    let runs = [&failed_request, &nothing, &failed_request].map(measured);
+    let messages = faults("base", &runs, "run it again").into_iter();
+    assert_eq!(
+        messages.map(|reason| reason.message).collect::<Vec<_>>(),
+        [
+            "the base's run 01 has 1 failed request; likewise 1 more run",
+            "the base's run 01 has no successful request"
+        ]
+    );
 
     failed_request.run.status.state = RunState::Failed;
     assert_eq!(of(&failed_request), None, "its block was dropped already");

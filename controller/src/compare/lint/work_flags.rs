@@ -2,11 +2,10 @@
 
 use contracts::defaults;
 use contracts::generate::SamplingParams;
-use contracts::run::{
-    Arrival, CacheState, Endpoint, Length, Load, PromptSource, SharedPrefix, Workload,
-};
+use contracts::run::{CacheState, Endpoint, Load, PromptSource, SharedPrefix, Workload};
 
 use super::rerun::quoted;
+use crate::compare::work;
 use crate::show::words;
 
 /// Characters of a prompt that are repeated; a longer one stands as a file.
@@ -59,11 +58,11 @@ fn prompts(source: &PromptSource) -> Vec<String> {
             output,
             prefix,
         } => {
-            let mut flags = vec![format!("--input-len {}", length(input))];
+            let mut flags = vec![format!("--input-len {}", work::length(input))];
             flags.extend(
                 output
                     .as_ref()
-                    .map(|o| format!("--output-len {}", length(o))),
+                    .map(|o| format!("--output-len {}", work::length(o))),
             );
             flags.extend(prefix.as_ref().map(shared));
             flags
@@ -76,20 +75,6 @@ fn shared(prefix: &SharedPrefix) -> String {
         "--prefix-len {} --prefix-share {}",
         prefix.tokens, prefix.share
     )
-}
-
-fn length(length: &Length) -> String {
-    match length {
-        Length::Fixed { tokens } => tokens.to_string(),
-        Length::Normal {
-            mean_tokens,
-            sd_tokens,
-        } => format!("normal:{mean_tokens},{sd_tokens}"),
-        Length::Uniform {
-            low_tokens,
-            high_tokens,
-        } => format!("uniform:{low_tokens},{high_tokens}"),
-    }
 }
 
 fn sampling(workload: &Workload) -> Vec<String> {
@@ -136,11 +121,7 @@ fn load(load: &Load) -> Vec<String> {
             arrival,
             max_in_flight,
         } => {
-            let arrival = match arrival {
-                Arrival::Constant => "constant".to_owned(),
-                Arrival::Poisson => "poisson".to_owned(),
-                Arrival::Gamma { shape } => format!("gamma:{shape}"),
-            };
+            let arrival = work::arrival(arrival);
             let mut flags = vec![format!("--rate {rate_per_s} --arrival {arrival}")];
             flags.extend(cap(max_in_flight));
             flags

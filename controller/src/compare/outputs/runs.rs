@@ -9,6 +9,7 @@ use contracts::run::CacheState;
 use super::hashes;
 use crate::compare::Measured;
 use crate::record::RunRecord;
+use crate::show::words;
 
 /// The base's i-th run with the candidate's i-th; of sides that are not of one length, the shorter
 /// one's runs again, so that no run's answers go unseen. Of cold prompts, each with the one that was
@@ -46,16 +47,15 @@ pub fn unsteady(name: &str, side: &[Measured<'_>]) -> Option<String> {
     }
     let differs = |run: &&Measured<'_>| hashes(first.input, run.input).any(|(_, equal)| !equal);
     let unlike: Vec<&Measured<'_>> = others.iter().filter(differs).collect();
-    let other = unlike.first()?;
+    let (other, more) = unlike.split_first()?;
     let differ = hashes(first.input, other.input).filter(|(_, equal)| !equal);
-    Some(format!(
-        "the {name} is not deterministic: {} of its {} runs answer otherwise than run {}; run {} to {} requests",
-        unlike.len(),
-        side.len(),
-        first.run.run_id,
+    let line = format!(
+        "the {name} is not deterministic: its run {} answers {} otherwise than its run {}",
         other.run.run_id,
-        differ.count()
-    ))
+        words::count(differ.count() as u64, "request"),
+        first.run.run_id,
+    );
+    Some(words::likewise(line, more.len() as u64))
 }
 
 #[cfg(test)]

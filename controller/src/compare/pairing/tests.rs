@@ -196,7 +196,7 @@ fn modes_are_cells_of_their_own_unless_two_are_asked_for() {
     assert_eq!(ids(&pairing), [(vec!["1"], vec!["3"])]);
     assert_eq!(
         pairing.notes,
-        ["left out: 1 of ch02's workloads, which ch01:offline has not run on the same host"]
+        ["left out: 1 of ch02's workloads on a host and in a mode, which ch01:offline has not run"]
     );
     assert!(paired("run:1", "run:2", &runs).across_modes);
 }

@@ -36,7 +36,7 @@ fn line(row: &Row, cell: &Cell, comparable: bool, notes: &mut Footnotes) -> Vec<
     let star = if row.primary { " *" } else { "" };
     let mut line = vec![
         format!("{}{star}", row.label),
-        numbers::unit(row.unit).to_owned(),
+        words::snake(&row.unit),
         numbers::figure(&row.base, row.unit),
         numbers::figure(&row.candidate, row.unit),
     ];

@@ -5,12 +5,9 @@ use crate::compare::Cell;
 use crate::compare::cell::Row;
 use crate::compare::judge::Verdict;
 use crate::compare::outputs::FirstDifference;
-use crate::compare::overhead::Cost;
+use crate::compare::overhead::{Cost, Overhead};
 use crate::compare::provenance::{Build, Provenance};
 use crate::show::words;
-
-/// Digits of a hash that are shown.
-const HASH_SHOWN: usize = 12;
 
 /// The numbered footnotes, in the order of their marks.
 #[derive(Debug, Default)]
@@ -58,9 +55,10 @@ fn of_row(row: &Row, cell: &Cell) -> Vec<String> {
         only_holm: true, ..
     }) = &row.verdict
     {
+        let has_p = |row: &&Row| row.effect.as_ref().is_some_and(|e| e.p_holm.is_some());
         notes.push(format!(
             "the interval excludes 1 and only Holm's correction for {} primary metrics stands against a verdict",
-            cell.overall.primary
+            cell.primaries().filter(has_p).count()
         ));
     }
     if let Some(pair) = &row.within_pair {
@@ -83,11 +81,7 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
     lines.extend(permutation(cell));
     lines.extend(not_shown(cell));
     if let Some(overhead) = &cell.overhead {
-        lines.push(format!(
-            "online − offline, each request: {} (medians), {} (means)",
-            cost(&overhead.median),
-            cost(&overhead.mean)
-        ));
+        lines.push(layer(overhead));
     }
     for excluded in &cell.excluded {
         lines.push(format!(
@@ -107,9 +101,27 @@ pub(super) fn lines(cell: &Cell, notes: Footnotes) -> Vec<String> {
     lines
 }
 
+/// What the layer costs, by two averages; why neither has an interval is said once.
+fn layer(of: &Overhead) -> String {
+    let what = "online − offline, each request:";
+    let (median, mean) = (&of.median, &of.mean);
+    match &median.missing {
+        Some(why) if mean.missing == median.missing => format!(
+            "{what} {} (medians), {} (means); {why}",
+            milliseconds(median),
+            milliseconds(mean)
+        ),
+        _ => format!("{what} {} (medians), {} (means)", cost(median), cost(mean)),
+    }
+}
+
+fn milliseconds(cost: &Cost) -> String {
+    cost.ms.map_or("n/a".to_owned(), numbers::signed_ms)
+}
+
 /// `+0.625ms [+0.411ms, +0.839ms]`, or why it has no interval.
 fn cost(cost: &Cost) -> String {
-    let ms = cost.ms.map_or("n/a".to_owned(), numbers::signed_ms);
+    let ms = milliseconds(cost);
     match (cost.interval_ms, &cost.missing) {
         (Some((low, high)), _) => {
             let [low, high] = [low, high].map(numbers::signed_ms);
@@ -160,16 +172,18 @@ fn not_shown(cell: &Cell) -> Option<String> {
     (!absent.is_empty()).then(|| absent.join(", "))
 }
 
+/// Texts are of whatever server answered: on one line, and without what would move a terminal.
 fn first_difference(at: &FirstDifference) -> Vec<String> {
+    let plain = |text: &String| words::excerpt(text, usize::MAX);
     let mut lines = vec![format!(
         "first difference: request {}, {}: {} | {}",
         at.request,
         at.place(),
-        at.base,
-        at.candidate
+        plain(&at.base),
+        plain(&at.candidate)
     )];
     if let (Some(base), Some(candidate)) = (&at.base_text, &at.candidate_text) {
-        let [base, candidate] = [base, candidate].map(|t| words::excerpt(t, usize::MAX));
+        let [base, candidate] = [base, candidate].map(plain);
         lines.push(format!("in words: \"{base}\" | \"{candidate}\""));
     }
     lines
@@ -179,7 +193,7 @@ fn first_difference(at: &FirstDifference) -> Vec<String> {
 fn provenance(of: &Provenance, cell: &Cell) -> String {
     let known = |text: Option<&str>| {
         let text = text.filter(|text| !text.is_empty());
-        short(text.unwrap_or("not known"))
+        words::short_hash(text.unwrap_or("not known"))
     };
     let method = cell
         .rows
@@ -191,9 +205,9 @@ fn provenance(of: &Provenance, cell: &Cell) -> String {
         .map(|s| s.order_seed.to_string())
         .collect();
     let mut parts = vec![
-        format!("builds {} | {}", build(&of.base), build(&of.candidate)),
+        builds(&of.base, &of.candidate),
         format!("model {}", known(of.model_sha256.as_deref())),
-        format!("host {}", short(&of.host_fingerprint)),
+        format!("host {}", words::short_hash(&of.host_fingerprint)),
         format!("agent {}", of.agent_builds.join(" and ")),
         format!("controller {}", of.controller_builds.join(" and ")),
         format!(
@@ -208,11 +222,18 @@ fn provenance(of: &Provenance, cell: &Cell) -> String {
     format!("rests on: {}", parts.join("; "))
 }
 
+fn builds(base: &Build, candidate: &Build) -> String {
+    if base == candidate {
+        return format!("build {} on both sides", build(base));
+    }
+    format!("builds {} | {}", build(base), build(candidate))
+}
+
 fn build(build: &Build) -> String {
     let name = build.engine_build.as_deref().unwrap_or("not known");
     let more = [
         build.profile.clone(),
-        build.binary_sha256.as_deref().map(short),
+        build.binary_sha256.as_deref().map(words::short_hash),
     ];
     let more: Vec<String> = more.into_iter().flatten().collect();
     if more.is_empty() {
@@ -220,8 +241,4 @@ fn build(build: &Build) -> String {
     } else {
         format!("{name} ({})", more.join(", "))
     }
-}
-
-fn short(hash: &str) -> String {
-    hash.chars().take(HASH_SHOWN).collect()
 }

@@ -4,8 +4,6 @@ use super::{figures, numbers};
 use crate::compare::{Cell, CellKind, NoiseFloor, Side};
 use crate::show::words;
 
-/// Digits of a workload key that are shown.
-const KEY_SHOWN: usize = 12;
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
@@ -40,7 +38,7 @@ pub(super) fn title(cell: &Cell) -> String {
 
 /// The lines under the title.
 pub(super) fn lines(cell: &Cell, now_unix_ms: i64) -> Vec<String> {
-    let key: String = cell.workload_key.chars().take(KEY_SHOWN).collect();
+    let key = words::short_hash(&cell.workload_key);
     let mut lines = vec![
         format!("{} (workload {key})", cell.workload),
         design(cell),

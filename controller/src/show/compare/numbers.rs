@@ -22,16 +22,6 @@ fn plain(value: f64, unit: Unit) -> String {
     }
 }
 
-/// As it stands in the unit's column.
-pub(super) fn unit(unit: Unit) -> &'static str {
-    match unit {
-        Unit::ReqPerS => "req/s",
-        Unit::TokPerS => "tok/s",
-        Unit::Ms => "ms",
-        Unit::Tokens => "tokens",
-    }
-}
-
 /// `1.097`.
 pub(super) fn ratio(ratio: f64) -> String {
     format!("{ratio:.3}")

@@ -1,6 +1,7 @@
 //! Tests of [`super`]: what `compare` prints, its refusals too.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod evidence;
 mod numbers_agree;
 mod refusals;
 
@@ -128,7 +129,7 @@ fn what_the_runs_cannot_show_says_how_many_would() {
 
 #[test]
 fn a_difference_that_only_holm_denies_says_so() {
-    let mut runs = online(1217.0);
+    let mut runs = online(1211.5);
     for run in &mut runs {
         for sample in &mut run.samples {
             // TTFTs that do not differ take no part of alpha with them.
@@ -137,7 +138,12 @@ fn a_difference_that_only_holm_denies_says_so() {
         *run = fixtures::finish(run.run.clone(), run.samples.clone());
     }
     let comparison = compared_by(&["ch01", "ch02"], &runs, &with_margin(0.002));
-    insta::assert_snapshot!("only_holm_text", text(&comparison));
+    let printed = text(&comparison);
+    assert!(
+        printed.contains("only Holm's correction for 3 primary metrics"),
+        "{printed}"
+    );
+    insta::assert_snapshot!("only_holm_text", printed);
 }
 
 /// ch01 and ch02 online, five blocks.
@@ -238,6 +244,10 @@ fn the_network_and_server_layer_costs_milliseconds() {
     );
     let comparison = compared("ch02:offline", "ch02:online", &runs);
     insta::assert_snapshot!("overhead_text", text(&comparison));
+    let once: Vec<RunWithSamples> = runs.into_iter().filter(|run| run.run.block == 0).collect();
+    let printed = text(&compared("ch02:offline", "ch02:online", &once));
+    let line = "online − offline, each request: +3.951ms (medians), +3.951ms (means); an interval needs 3 runs a side\n";
+    assert!(printed.contains(line), "{printed}");
 }
 
 #[test]
@@ -305,6 +315,7 @@ fn what_is_left_out_is_noted() {
     other.run.workload_key = "w9".to_owned();
     runs.push(other);
     let printed = text(&compared("ch01", "ch02", &runs));
-    let last = "  left out: 1 of ch01's workloads, which ch02 has not run on the same host\n";
+    let last =
+        "  left out: 1 of ch01's workloads on a host and in a mode, which ch02 has not run\n";
     assert!(printed.ends_with(last), "{printed}");
 }

@@ -1,7 +1,7 @@
 //! Refusals, as carefully as results: each says why, and what to run.
 
 use contracts::run::{Doubt, RunFailure, RunState, Soundness, Stage};
-use contracts::sample::ErrorClass;
+use contracts::sample::{ErrorClass, TokenSource};
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn from_the_words(comparison: &Comparison) -> String {
     text.get(place.unwrap()..).unwrap().to_owned()
 }
 
-/// Five runs a side, of which one of ch02's is changed.
+/// Three runs a side, of which one of ch02's is changed.
 fn with(change: impl Fn(&mut RunWithSamples)) -> Comparison {
     let mut runs = chapters(1110.0, 3);
     let last = runs.iter_mut().rfind(|run| run.run.engine == "ch02");
@@ -55,6 +55,38 @@ fn models_differ() {
         provenance.model.as_mut().unwrap().sha256 = "m2".to_owned();
     });
     insta::assert_snapshot!("refused_model", from_the_words(&comparison));
+}
+
+#[test]
+fn tokenizers_differ() {
+    let mut runs = chapters(1110.0, 3);
+    for run in &mut runs {
+        let hash = format!("of {}", run.run.engine);
+        run.run.status.provenance.as_mut().unwrap().tokenizer_sha256 = Some(hash);
+        for sample in &mut run.samples {
+            sample.token_source = Some(TokenSource::Tokenizer);
+        }
+    }
+    let comparison = compared("ch01", "ch02", &runs);
+    insta::assert_snapshot!("refused_tokenizer", from_the_words(&comparison));
+}
+
+#[test]
+fn every_run_was_disturbed() {
+    let comparison = with_all(|run| run.run.status.validity.foreign_cpu_during = Some(0.4));
+    insta::assert_snapshot!("refused_contaminated", from_the_words(&comparison));
+}
+
+#[test]
+fn no_block_has_one_build_a_side() {
+    // ch01 was built anew after the first block, and ch02 has no other.
+    let mut runs = chapters(1110.0, 2);
+    runs.retain(|run| run.run.engine == "ch01" || run.run.block == 0);
+    let first = runs.iter_mut().find(|run| run.run.engine == "ch01");
+    let provenance = first.unwrap().run.status.provenance.as_mut();
+    provenance.unwrap().engine_build = Some("0.1.0+old".to_owned());
+    let comparison = compared("ch01", "ch02", &runs);
+    insta::assert_snapshot!("refused_mixed_side", from_the_words(&comparison));
 }
 
 #[test]
@@ -135,4 +167,19 @@ fn nothing_was_measured() {
 fn a_side_that_is_two_arms() {
     let comparison = compared("session:01SESSION", "ch02", &chapters(1110.0, 3));
     insta::assert_snapshot!("refused_arms", from_the_words(&comparison));
+}
+
+#[test]
+fn arms_are_set_up_differently_where_that_is_forbidden() {
+    let mut runs = chapters(1110.0, 3);
+    for run in runs.iter_mut().filter(|run| run.run.engine == "ch02") {
+        let options = &mut run.run.status.spec.arm.options;
+        options.insert("max_batch".to_owned(), "8".to_owned());
+    }
+    let strict = Options {
+        strict: true,
+        ..Options::default()
+    };
+    let comparison = compared_by(&["ch01", "ch02"], &runs, &strict);
+    insta::assert_snapshot!("refused_strict", from_the_words(&comparison));
 }
