@@ -25,6 +25,7 @@ mod whole;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sqlx::SqlitePool;
 
@@ -36,6 +37,9 @@ pub use merge::Merged;
 pub use noise_floor::{FloorKey, NewFloor, NoiseFloors, StoredFloor};
 pub use tables::{HostDocument, RowDocument};
 pub use write::{NewSession, Stored};
+
+/// Longest wait for SQLite to let go of the file: folding in a long write-ahead log takes seconds.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 /// An open database.
 #[derive(Debug, Clone)]
@@ -191,9 +195,15 @@ impl Store {
         &self.path
     }
 
-    /// Closes the file; the write-ahead log is folded in.
+    /// Closes the file; the write-ahead log is folded in. A damaged file may have taken SQLite's
+    /// thread along, which then is not waited for for ever.
     pub async fn close(self) {
-        self.pool.close().await;
+        if tokio::time::timeout(CLOSE_WAIT, self.pool.close())
+            .await
+            .is_err()
+        {
+            tracing::warn!("database {} does not close", self.path.display());
+        }
     }
 
     fn error(&self, error: &sqlx::Error) -> StoreError {
