@@ -15,6 +15,7 @@ mod lines;
 mod merge;
 mod noise_floor;
 mod open;
+mod readable;
 mod rows;
 mod runs;
 mod samples;
@@ -46,6 +47,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(10);
 pub struct Store {
     pool: SqlitePool,
     path: PathBuf,
+    /// The file that lay there when it was opened.
+    file: Option<(u64, u64)>,
 }
 
 /// Why the database cannot be used, in one line that names the file.
@@ -84,7 +87,9 @@ pub enum StoreError {
     #[error("database {0} is damaged; put it aside, or name another with --db")]
     Damaged(PathBuf),
     /// The file was taken away while it was open: what was written went with it.
-    #[error("database {0} was removed while in use; what was measured since is not in it")]
+    #[error(
+        "database {0} was removed or replaced while in use; what was measured since is not in it"
+    )]
     Removed(PathBuf),
     /// No room to write.
     #[error("database {0}: the disk is full")]
