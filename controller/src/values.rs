@@ -179,6 +179,24 @@ pub fn pair(word: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Longest label, in characters: it has a column in lists.
+const LABEL_CHARS_MAX: usize = 200;
+
+/// A label that a list can show and `label:NAME` can ask for.
+///
+/// # Errors
+/// It is empty, too long, or of several lines.
+pub fn label(word: &str) -> Result<String, String> {
+    let fits = word.chars().count() <= LABEL_CHARS_MAX && !word.chars().any(char::is_control);
+    if fits && !word.trim().is_empty() {
+        Ok(word.to_owned())
+    } else {
+        Err(format!(
+            "give 1 to {LABEL_CHARS_MAX} characters on one line"
+        ))
+    }
+}
+
 /// `1`, `01`, `ch1`, `ch01` → `ch01`; another word stays, for the agent's list to decide on.
 ///
 /// # Errors

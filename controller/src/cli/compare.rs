@@ -4,6 +4,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use contracts::host::ChapterFacts;
 
 use super::{Context, connect, inputs};
+use crate::compare::cell::known_metric;
 use crate::compare::gate::Gate;
 use crate::compare::pairing::{Group, Pairing, pair};
 use crate::compare::{ALPHA, CompareError, Comparison, Known, MARGIN, Options, Vs, compare};
@@ -40,7 +41,8 @@ pub struct Args {
     #[arg(long, value_parser = values::alpha)]
     alpha: Option<f64>,
     /// Show only these metrics, by their names in the JSON; verdicts and exit codes stay those of all
-    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME]")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME[,NAME]",
+          value_parser = known_metric)]
     metric: Vec<String>,
     /// Use contaminated runs too: numbers, and no verdict where that changes anything
     #[arg(long)]

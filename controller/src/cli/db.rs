@@ -62,6 +62,24 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     }
 }
 
+/// What SQLite keeps beside a copy while it makes it, and would leave where it is stopped.
+struct Journal(PathBuf);
+
+impl Journal {
+    fn of(copy: &Path) -> Self {
+        let mut path = copy.to_path_buf().into_os_string();
+        path.push("-journal");
+        Self(path.into())
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // A copy that was made has none any more.
+        std::fs::remove_file(&self.0).ok();
+    }
+}
+
 /// Copies the database beside its place, looks whether the copy is whole, and only then puts it
 /// there.
 async fn backup(db: &Path, file: &Path) -> anyhow::Result<BackupView> {
@@ -78,6 +96,7 @@ async fn backup(db: &Path, file: &Path) -> anyhow::Result<BackupView> {
     let name = || file.display().to_string();
     let (store, _) = Store::open_as_is(db).await?;
     let output = OutputFile::create(file).with_context(name)?;
+    let _journal = Journal::of(output.path());
     let copied = copy(&store, &output, file).await;
     store.close().await;
     let view = copied?;
@@ -97,7 +116,15 @@ async fn copy(store: &Store, output: &OutputFile, file: &Path) -> anyhow::Result
     };
     let read = read.await;
     copy.close().await;
-    let (runs, samples) = read?;
+    // What is wrong names the copy, which goes away again.
+    let (runs, samples) = read.map_err(|_| Refusal {
+        exit: Exit::Failed,
+        message: format!(
+            "{} is not made: the copy of {} is not whole; `controller db check` says what is wrong with the database",
+            file.display(),
+            store.path().display()
+        ),
+    })?;
     Ok(BackupView {
         file: file.display().to_string(),
         bytes: std::fs::metadata(path)?.len(),

@@ -33,6 +33,7 @@ use clap::{Parser, Subcommand, ValueEnum as _};
 use crate::config::Config;
 use crate::exit::{self, Exit};
 use crate::local::Program;
+use crate::run::interrupt;
 use crate::show::Format;
 use crate::{out, values};
 
@@ -128,10 +129,10 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
     };
     match cli.command {
         Command::Run(args) => run::run(&context, *args).await,
-        Command::Compare(args) => compare::run(&context, args).await,
+        Command::Compare(args) => until_stopped(compare::run(&context, args)).await,
         Command::History(args) => history::run(&context, args).await,
         Command::Runs(args) => runs::run(&context, *args).await,
-        Command::Db(args) => db::run(&context, args).await,
+        Command::Db(args) => until_stopped(db::run(&context, args)).await,
         Command::Agents(args) => agents::run(&context, args).await,
         Command::Chapters(args) => chapters::run(&context, args).await,
         Command::Calibrate(args) => calibrate::run(&context, *args).await,
@@ -139,6 +140,16 @@ async fn dispatch(cli: Cli, program: Program) -> anyhow::Result<Exit> {
         Command::Cancel(args) => cancel::run(&context, args).await,
         Command::Resume(args) => resume::run(&context, args).await,
         Command::Config(args) => config::run(&context, args),
+    }
+}
+
+/// Work that keeps files for a while: where the user ends it, they go away with it. A process that
+/// dies of the signal would leave them.
+async fn until_stopped(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    let stopped = interrupt::listen()?;
+    tokio::select! {
+        done = work => done,
+        () = stopped.cancelled() => Ok(Exit::Interrupted),
     }
 }
 
@@ -154,6 +165,7 @@ fn init_log() {
 
 fn complain(error: &anyhow::Error) -> ExitCode {
     let line = one_line(&format!("{error:#}"));
+    let line = out::harmless(&line);
     // Where stderr is closed, the exit code still tells.
     let _ = writeln!(std::io::stderr(), "error: {line}");
     exit::of(error).into()

@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, help_heading = SESSION)]
     dry_run: bool,
     /// A name for these runs, for `compare label:NAME`
-    #[arg(long, help_heading = SESSION)]
+    #[arg(long, value_parser = values::label, help_heading = SESSION)]
     label: Option<String>,
     /// A fact to keep with these runs
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair, help_heading = SESSION)]

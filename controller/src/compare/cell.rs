@@ -7,6 +7,8 @@
 mod family;
 mod metrics;
 
+pub use metrics::known_metric;
+
 use serde::Serialize;
 
 use crate::compare::Measured;

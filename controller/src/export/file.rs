@@ -45,6 +45,10 @@ impl OutputFile {
             return Ok(Self::Itself { file, path });
         }
         let folder = path.parent().filter(|f| !f.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let why = format!("there is no folder {}", folder.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, why));
+        }
         let new = tempfile::Builder::new()
             .prefix(".chapterbench-")
             .suffix(".part")

@@ -272,9 +272,10 @@ impl AgentClient {
             }
             count += ended;
             hash.update(&body);
-            lines
-                .write_all(&body)
-                .map_err(|error| wrong(format!("its samples cannot be kept: {error}")))?;
+            lines.write_all(&body).map_err(|why| FleetError::NotKept {
+                run_id: run_id.clone(),
+                why,
+            })?;
         }
         if count != totals.count {
             return Err(wrong(format!("{count} samples, not {}", totals.count)));

@@ -49,6 +49,14 @@ pub enum FleetError {
         /// What does not fit.
         why: String,
     },
+    /// The agent gave them and there is no room for them here.
+    #[error("run {run_id}: its samples cannot be kept: {why}; `controller resume` tries again")]
+    NotKept {
+        /// The run.
+        run_id: String,
+        /// The system's word.
+        why: std::io::Error,
+    },
     /// An agent's settings that cannot be used: before any connection.
     #[error("agent {name}: {why}")]
     Settings {
@@ -89,11 +97,13 @@ impl FleetError {
         }
     }
 
-    /// A spec that cannot run is what the user wrote; all else is the agent.
+    /// A spec that cannot run is what the user wrote, and a full disk is this machine's; all else is
+    /// the agent.
     pub fn exit(&self) -> Exit {
         match self.code() {
             Some(ErrorCode::CannotRun) => Exit::Usage,
             _ if matches!(self, Self::Settings { .. }) => Exit::Usage,
+            _ if matches!(self, Self::NotKept { .. }) => Exit::Failed,
             _ => Exit::Agent,
         }
     }

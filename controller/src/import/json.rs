@@ -17,10 +17,13 @@ use serde::de::{
 
 use super::ImportError;
 use crate::record::RunRecord;
+use crate::show::words::excerpt;
 use crate::store::{HostDocument, Store, StoreError};
 
 /// Records between the thread that parses and the one that writes: enough to keep both busy.
 const QUEUE: usize = 256;
+/// Ours have 26; a list of runs has a column for them.
+const ID_BYTES_MAX: usize = 64;
 
 /// What the parser finds, in the file's order. A run is followed by its samples and its end.
 enum Item {
@@ -272,8 +275,11 @@ impl<'de> Visitor<'de> for Samples<'_> {
 /// What the store takes for granted of ids.
 fn check(run: &RunRecord) -> Result<(), String> {
     for id in [&run.run_id, &run.session_id] {
-        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(format!("`{id}` is not an id"));
+        if id.is_empty()
+            || id.len() > ID_BYTES_MAX
+            || !id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        {
+            return Err(format!("`{}` is not an id", excerpt(id, ID_BYTES_MAX)));
         }
     }
     if run.status.run_id != run.run_id {

@@ -190,7 +190,7 @@ impl Session<'_> {
         let runs = Some(self.plan.runs.len());
         let mut line = self.console.line(host.client.name(), runs);
         for (place, planned) in self.plan.runs.iter().enumerate() {
-            if place > 0 {
+            if place > 0 && !self.interrupt.is_cancelled() {
                 self.cool_down(&mut line).await;
             }
             if self.interrupt.is_cancelled() {

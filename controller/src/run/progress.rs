@@ -8,7 +8,7 @@ use contracts::run::{EventKind, Load, RunEvent, RunState};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::record::{RunRecord, RunWithSamples};
-use crate::{show, words};
+use crate::{out, show, words};
 
 /// How often a bar is redrawn: this must cost a measured host nothing.
 const REDRAW_HZ: u8 = 4;
@@ -41,6 +41,7 @@ impl Console {
 
     /// A line on stderr, above the bars.
     pub fn note(&self, line: &str) {
+        let line = out::harmless(line);
         // Nothing is left to say where stderr is closed.
         self.bars
             .suspend(|| drop(writeln!(std::io::stderr(), "{line}")));

@@ -53,9 +53,12 @@ pub fn excerpt(text: &str, limit: usize) -> String {
     short
 }
 
+/// The end of the year 9999: what can be written as a date. Later ones are in files of others only.
+const LAST_MS: u64 = 253_402_300_799_000;
+
 /// `2026-02-01 12:00:00Z`.
 pub fn time(unix_ms: i64) -> String {
-    let since = Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
+    let since = Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0).min(LAST_MS));
     let text = humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string();
     text.replace('T', " ")
 }
@@ -102,6 +105,7 @@ mod tests {
         assert_eq!(excerpt("abc", 3), "abc");
         assert_eq!(time(crate::fixtures::NOON_UNIX_MS), "2026-02-01 12:00:00Z");
         assert_eq!(time(-1), "1970-01-01 00:00:00Z");
+        assert_eq!(time(i64::MAX), "9999-12-31 23:59:59Z");
         assert_eq!(bytes(120 << 20), "120 MiB");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(percent(0.062), "6.2 %");

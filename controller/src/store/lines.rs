@@ -9,9 +9,10 @@ use super::rows::{parse_json, parse_word};
 use super::{RunFilter, Store, StoreError};
 use crate::record::RunLine;
 
+// Builds before there were verdicts stored none: nothing was found against those runs.
 const SELECT: &str = "select run.run_id, run.created_unix_ms, run.agent_name, run.engine, run.mode, \
      run.model, run.state, json_extract(run.spec_json, '$.workload.load') as load_json, \
-     json_extract(run.validity_json, '$.verdict') as verdict, session.label, \
+     coalesce(json_extract(run.validity_json, '$.verdict'), 'sound') as verdict, session.label, \
      bench_stats.req_per_s, bench_stats.tok_per_s, bench_stats.wall_ms \
      from run join session on session.session_id = run.session_id \
      join host on host.host_fingerprint = run.host_fingerprint \

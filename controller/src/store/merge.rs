@@ -68,8 +68,8 @@ impl Store {
     /// reports of servers and floors.
     ///
     /// # Errors
-    /// [`StoreError::OtherContent`] if a run of the same id has other requests here, before anything
-    /// is written; what SQLite says.
+    /// [`StoreError::OtherContent`] if a run of the same id has other requests here, and what
+    /// [`Store::must_be_readable`] says of a run there, before anything is written; what SQLite says.
     pub async fn merge(&self, source: &Store) -> Result<Merged, StoreError> {
         let connection = self.pool.acquire().await;
         let mut connection = connection.map_err(|error| self.error(&error))?;
@@ -105,20 +105,25 @@ impl Store {
             tables.insert(table, columns.map_err(|error| self.error(&error))?);
         }
         let mut merged = Merged::default();
+        let mut wanted: Vec<(String, String)> = Vec::new();
         for row in plan.map_err(theirs)? {
-            let (run_id, session_id): (String, String) = (
-                row.try_get("run_id").map_err(theirs)?,
-                row.try_get("session_id").map_err(theirs)?,
-            );
             if !row.try_get::<bool, _>("ended").map_err(theirs)? {
                 merged.under_way += 1;
             } else if row.try_get::<bool, _>("there").map_err(theirs)? {
                 merged.there += 1;
             } else {
-                let taken =
-                    take_run(connection, &tables, (&run_id, &session_id), &mut merged).await;
-                taken.map_err(|error| self.error(&error))?;
+                wanted.push((
+                    row.try_get("run_id").map_err(theirs)?,
+                    row.try_get("session_id").map_err(theirs)?,
+                ));
             }
+        }
+        for (run_id, _) in &wanted {
+            source.must_be_readable(run_id).await?;
+        }
+        for (run_id, session_id) in &wanted {
+            let taken = take_run(connection, &tables, (run_id, session_id), &mut merged).await;
+            taken.map_err(|error| self.error(&error))?;
         }
         let floors = take_floors(connection, &tables).await;
         floors.map_err(|error| self.error(&error))?;

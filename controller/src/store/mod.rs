@@ -15,6 +15,7 @@ mod lines;
 mod merge;
 mod noise_floor;
 mod open;
+mod readable;
 mod rows;
 mod runs;
 mod samples;
@@ -25,6 +26,7 @@ mod whole;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sqlx::SqlitePool;
 
@@ -37,11 +39,16 @@ pub use noise_floor::{FloorKey, NewFloor, NoiseFloors, StoredFloor};
 pub use tables::{HostDocument, RowDocument};
 pub use write::{NewSession, Stored};
 
+/// Longest wait for SQLite to let go of the file: folding in a long write-ahead log takes seconds.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
+
 /// An open database.
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: SqlitePool,
     path: PathBuf,
+    /// The file that lay there when it was opened.
+    file: Option<(u64, u64)>,
 }
 
 /// Why the database cannot be used, in one line that names the file.
@@ -80,7 +87,9 @@ pub enum StoreError {
     #[error("database {0} is damaged; put it aside, or name another with --db")]
     Damaged(PathBuf),
     /// The file was taken away while it was open: what was written went with it.
-    #[error("database {0} was removed while in use; what was measured since is not in it")]
+    #[error(
+        "database {0} was removed or replaced while in use; what was measured since is not in it"
+    )]
     Removed(PathBuf),
     /// No room to write.
     #[error("database {0}: the disk is full")]
@@ -191,9 +200,15 @@ impl Store {
         &self.path
     }
 
-    /// Closes the file; the write-ahead log is folded in.
+    /// Closes the file; the write-ahead log is folded in. A damaged file may have taken SQLite's
+    /// thread along, which then is not waited for for ever.
     pub async fn close(self) {
-        self.pool.close().await;
+        if tokio::time::timeout(CLOSE_WAIT, self.pool.close())
+            .await
+            .is_err()
+        {
+            tracing::warn!("database {} does not close", self.path.display());
+        }
     }
 
     fn error(&self, error: &sqlx::Error) -> StoreError {

@@ -1,5 +1,6 @@
 //! Opening the file: what it must be before anything is written to it, and bringing it up to date.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +22,12 @@ const PROBE: &str = "select name from sqlite_master limit 1";
 /// looks again.
 const MIGRATE_TRIES: u32 = 5;
 const MIGRATE_PAUSE: Duration = Duration::from_millis(200);
+
+/// Which file lies at a path now: its device and number; none where none does.
+pub(super) fn file_of(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
 
 impl Store {
     /// Opens the file for writing, makes it and its folder if need be, and brings it up to date.
@@ -55,6 +62,7 @@ impl Store {
         Ok(Self {
             pool,
             path: path.to_path_buf(),
+            file: file_of(path),
         })
     }
 
@@ -106,6 +114,7 @@ impl Store {
         Ok(Self {
             pool,
             path: path.to_path_buf(),
+            file: file_of(path),
         })
     }
 }

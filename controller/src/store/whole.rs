@@ -2,6 +2,7 @@
 //! transaction. Runs that are measured here are stored by `write`.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 use contracts::run::RunEvent;
 use contracts::sample::Sample;
@@ -42,7 +43,16 @@ impl Store {
         let inserted = insert_head(&mut transaction, run).await;
         inserted.map_err(|error| self.error(&error))?;
         let count = RefCell::new(0_u64);
-        let counted = samples.inspect(|_| *count.borrow_mut() += 1);
+        let mut seen = BTreeSet::new();
+        let counted = samples.map(|sample| {
+            *count.borrow_mut() += 1;
+            let sample = sample?;
+            if seen.insert((sample.warmup, sample.index)) {
+                Ok(sample)
+            } else {
+                Err(format!("its request {} is there twice", sample.index))
+            }
+        });
         self.insert_samples(&mut transaction, &run.run_id, counted)
             .await?;
         let (count, said) = (count.into_inner(), run.status.samples.as_ref());

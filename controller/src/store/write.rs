@@ -132,8 +132,9 @@ impl Store {
             .commit()
             .await
             .map_err(|error| self.error(&error))?;
-        // A file that was deleted takes writes until it is closed. Who asks must not acknowledge.
-        if !self.path.exists() {
+        // A file that was deleted, or another put in its place, takes writes until it is closed. Who
+        // asks must not acknowledge.
+        if super::open::file_of(&self.path) != self.file {
             return Err(StoreError::Removed(self.path.clone()));
         }
         Ok(Stored::Now)

@@ -40,6 +40,24 @@ fn what_is_exported_and_imported_is_exported_alike() {
 }
 
 #[test]
+fn an_export_never_takes_the_place_of_the_database() {
+    let home = filled();
+    done(&home, &["db", "backup", "b.db"]);
+    std::os::unix::fs::symlink("b.db", home.path().join("link.db")).unwrap();
+    let before = std::fs::read(home.path().join("b.db")).unwrap();
+    for name in ["b.db", "link.db"] {
+        let export = ["runs", "export", "--db", "b.db", "--output", name];
+        let output = home
+            .command(&export)
+            .current_dir(home.path())
+            .output()
+            .unwrap();
+        refused(&output, 2, &[name, "is the database itself"]);
+    }
+    assert!(std::fs::read(home.path().join("b.db")).unwrap() == before);
+}
+
+#[test]
 fn files_are_sides_of_a_comparison_as_the_database_is() {
     let home = filled();
     let path = home.path().join("a.json");

@@ -100,6 +100,38 @@ async fn a_run_under_way_is_left_and_a_made_up_end_gives_way() {
 }
 
 #[tokio::test]
+async fn a_run_that_cannot_be_read_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let a = stored(&path("a.db"), "01A", |_| {}).await;
+    let before = all(&a).await;
+    for (name, damage) in [
+        ("spec", "update run set spec_json = '{}'"),
+        (
+            "validity",
+            "update run set validity_json = '{\"verdict\": 3}'",
+        ),
+        ("samples", "delete from sample where sample_index = 1"),
+    ] {
+        let file = path(&format!("{name}.db"));
+        let b = stored(&file, "01B", |_| {}).await;
+        let mut connection = SqliteConnection::connect(&file.display().to_string())
+            .await
+            .unwrap();
+        sqlx::query(damage).execute(&mut connection).await.unwrap();
+        let refused = a.merge(&b).await.unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                StoreError::BadRow { .. } | StoreError::BadSample { .. }
+            ),
+            "{name}: {refused:?}"
+        );
+        assert_eq!(all(&a).await, before);
+    }
+}
+
+#[tokio::test]
 async fn the_same_id_with_other_requests_is_refused_before_anything_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let ours = stored(&folder.path().join("ours.db"), "01RUN", |_| {}).await;

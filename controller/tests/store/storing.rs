@@ -97,12 +97,19 @@ async fn the_agents_own_end_replaces_one_that_the_controller_made_up() {
 async fn a_file_that_was_taken_away_is_not_written_to_in_silence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bench.db");
-    let (store, run) = with_run(&path, "01RUN").await;
-    std::fs::remove_file(&path).unwrap();
-    let lost = store
-        .finish_run(&ended(run), ok(samples()), &events())
-        .await;
-    assert!(matches!(lost, Err(StoreError::Removed(_))), "{lost:?}");
+    for another_is_there in [false, true] {
+        let (store, run) = with_run(&path, "01RUN").await;
+        // While it is there, so that the other one is not given its number.
+        std::fs::write(folder.path().join("other"), "").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        if another_is_there {
+            std::fs::rename(folder.path().join("other"), &path).unwrap();
+        }
+        let lost = store
+            .finish_run(&ended(run), ok(samples()), &events())
+            .await;
+        assert!(matches!(lost, Err(StoreError::Removed(_))), "{lost:?}");
+    }
 }
 
 #[tokio::test]

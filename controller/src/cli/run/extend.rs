@@ -74,6 +74,9 @@ pub const CONFLICTS: [&str; 52] = [
     "tag",
 ];
 
+/// What no session of ours counts to, far below where counting on would overflow.
+const NUMBER_MAX: u32 = 1_000_000;
+
 /// A session as it is stored.
 struct Stored {
     session_id: String,
@@ -180,6 +183,18 @@ fn extensible(stored: &Stored) -> Result<(), String> {
         return Err(format!(
             "its run {} on {} has not ended; wait for it, or collect it with `controller resume`",
             run.run_id, run.agent_name
+        ));
+    }
+    // They come from a file of others where they are larger than any plan's.
+    let counted = [newest.session.repeat_count, newest.session.max_extend];
+    let placed = stored.runs.iter().flat_map(|run| [run.block, run.position]);
+    if placed.chain(counted).any(|number| number > NUMBER_MAX) {
+        return Err("the numbers of its blocks are none of a session; run it anew".to_owned());
+    }
+    let asked = newest.session.repeat_count;
+    if asked > 1 && stored.runs.iter().all(|run| run.block == 0) {
+        return Err(format!(
+            "it ended in the first of its {asked} blocks, so that not all of its arms may be known; run it anew"
         ));
     }
     let extended = newest.session.extended_count;

@@ -1,7 +1,7 @@
 //! `controller runs export`: runs with every raw record, to a file or to stdout.
 
 use std::io::{BufWriter, IsTerminal as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -71,6 +71,9 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             "--format parquet is no text for a terminal; give --output FILE",
         ));
     }
+    if let Some(path) = args.output.as_deref() {
+        not_the_database(&context.db, path)?;
+    }
     let filter = RunFilter::from(args.filter.clone());
     let selectors = selectors(&args.selectors)?;
     let store = connect::open_for_reading(context).await?;
@@ -81,6 +84,27 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let exported = export(&store, &runs, &args).await;
     store.close().await;
     exported.map(|()| Exit::Done)
+}
+
+/// What is exported must not take the place of where it comes from, nor of the files that SQLite
+/// keeps beside it.
+fn not_the_database(db: &Path, output: &Path) -> anyhow::Result<()> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    let (Some(ours), Some(output_is)) = (real(db), real(output)) else {
+        return Ok(());
+    };
+    let is_ours = |suffix: &str| {
+        let mut name = ours.clone().into_os_string();
+        name.push(suffix);
+        output_is.as_os_str() == name
+    };
+    if ["", "-wal", "-shm", "-journal"].into_iter().any(is_ours) {
+        return Err(usage(format!(
+            "--output {} is the database itself; name another file",
+            output.display()
+        )));
+    }
+    Ok(())
 }
 
 async fn export(store: &Store, runs: &[RunRecord], args: &Args) -> anyhow::Result<()> {

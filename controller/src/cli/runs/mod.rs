@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use super::{Context, connect};
+use super::{Context, connect, until_stopped};
 use crate::exit::{Exit, Refusal, usage};
 use crate::out;
 use crate::record::RunRecord;
@@ -81,8 +81,8 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     match args.command.unwrap_or(Command::List(args.list)) {
         Command::List(args) => list(context, args).await,
         Command::Show(args) => show(context, args).await,
-        Command::Export(args) => export::run(context, args).await,
-        Command::Import(args) => import::run(context, args).await,
+        Command::Export(args) => until_stopped(export::run(context, args)).await,
+        Command::Import(args) => until_stopped(import::run(context, args)).await,
         Command::Delete(args) => remove::delete(context, args).await,
         Command::Prune(args) => remove::prune(context, args).await,
     }

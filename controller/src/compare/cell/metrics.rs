@@ -16,6 +16,39 @@ const JUDGED: [(&str, f64); 2] = [("p50", 0.5), ("p95", 0.95)];
 /// A figure that no request of the side has.
 const NOT_MEASURED: &str = "not measured";
 
+/// Whether any comparison has a metric of this name; which ones a cell has depends on its work.
+///
+/// # Errors
+/// The names that exist.
+pub fn known_metric(name: &str) -> Result<String, String> {
+    let names = names();
+    if names.iter().any(|known| known == name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("use one of {}", names.join(", ")))
+    }
+}
+
+fn names() -> Vec<String> {
+    let percentiles = |metric: &'static str, all: &'static [(&'static str, f64)]| {
+        let named = move |(p, _): &(&str, f64)| format!("{metric}_{p}");
+        all.iter().map(named)
+    };
+    let one = |name: &str| std::iter::once(name.to_owned());
+    one("req_per_s")
+        .chain(one("tok_per_s"))
+        .chain(one("wall_from_due_ms"))
+        .chain(percentiles("wall_from_due_ms", &PERCENTILES))
+        .chain(one("wall_ms"))
+        .chain(percentiles("wall_ms", &PERCENTILES))
+        .chain(one("ttft_ms"))
+        .chain(percentiles("ttft_ms", &JUDGED))
+        .chain(one("tpot_ms"))
+        .chain(percentiles("itl_ms", &JUDGED))
+        .chain(one("output_tokens"))
+        .collect()
+}
+
 /// All rows without verdicts, in the order in which they are printed. Without `comparable` there are
 /// figures and no ratios.
 pub(super) fn rows(base: &[Run<'_>], candidate: &[Run<'_>], comparable: bool) -> Vec<Row> {

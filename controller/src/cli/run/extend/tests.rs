@@ -59,6 +59,19 @@ fn a_session_may_be_extended_twice_when_it_has_ended() {
 }
 
 #[test]
+fn a_session_cut_short_in_its_first_block_is_not_extended() {
+    let mut cut = session(2, 0);
+    cut.runs[0].session.repeat_count = 3;
+    assert!(extensible(&cut).unwrap_err().contains("first of its 3"));
+    let mut second = cut.runs[0].clone();
+    second.block = 1;
+    cut.runs.push(second);
+    assert_eq!(extensible(&cut), Ok(()));
+    cut.runs[1].block = u32::MAX;
+    assert!(extensible(&cut).unwrap_err().contains("none of a session"));
+}
+
+#[test]
 fn what_was_not_announced_is_told() {
     let told = |max_extend, extended| undeclared(&session(max_extend, extended).runs[0]);
     assert_eq!((told(1, 0), told(2, 1)), (None, None));

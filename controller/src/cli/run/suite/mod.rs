@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::cli::dry_run::DryRun;
 use crate::cli::measure::{Bench, Led};
 use crate::cli::{Context, compare};
-use crate::exit::{Exit, usage};
+use crate::exit::{self, Exit, usage};
 use crate::out;
 use crate::show::suite::{GateView, SessionOf, SuiteView, render};
 use crate::show::{self, Format};
@@ -107,7 +107,15 @@ async fn report(
     let gates = if exit == Exit::Interrupted {
         Vec::new()
     } else {
-        gates(store, planned, led).await?
+        // What was run is reported, also where it cannot be judged.
+        match gates(store, planned, led).await {
+            Ok(gates) => gates,
+            Err(error) => {
+                tracing::error!("the gates cannot be judged: {error:#}");
+                exit = exit.worse(exit::of(&error));
+                Vec::new()
+            }
+        }
     };
     for gate in &gates {
         exit = exit.worse(gate.exit);
