@@ -21,8 +21,8 @@ use crate::selector::{Head, Selector};
 use cells::{Open, cells, nearest};
 use choose::Ask;
 pub use pair::{Excluded, Group, Pair};
-pub(crate) use rules::contaminated;
 pub use rules::{FOREIGN_CPU_CONTAMINATED, unusable};
+pub(crate) use rules::{contaminated, unnamed};
 
 /// The runs to be compared.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use contracts::run::{RunState, Soundness};
 
-use crate::compare::pairing::contaminated;
+use crate::compare::pairing::{contaminated, unnamed};
 use crate::record::RunRecord;
 use crate::stats::changes::MAX_VALUES;
 
@@ -51,10 +51,9 @@ fn fault(run: &RunRecord) -> Option<&'static str> {
     }
 }
 
-/// What runs must share to have one level: all but the build.
+/// What runs must share to have one level: all but the build, and what somebody called the arm.
 fn key(run: &RunRecord) -> String {
-    let spec = &run.status.spec;
-    let arm = serde_json::to_string(&spec.arm).unwrap_or_default();
+    let arm = serde_json::to_string(&unnamed(run)).unwrap_or_default();
     [&run.host_fingerprint, &run.engine, &run.workload_key, &arm]
         .map(String::as_str)
         .join("\n")

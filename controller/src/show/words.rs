@@ -37,9 +37,13 @@ pub fn excerpt(text: &str, limit: usize) -> String {
     short
 }
 
-/// `2026-02-01 12:00:00Z`.
+/// The last ms of the year 9999: a later one cannot be written so.
+const LAST_UNIX_MS: u64 = 253_402_300_799_999;
+
+/// `2026-02-01 12:00:00Z`. A time from a file may be any number: what is before 1970 or after 9999 is
+/// shown as the nearest that can be.
 pub fn time(unix_ms: i64) -> String {
-    let since = Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0));
+    let since = Duration::from_millis(u64::try_from(unix_ms).unwrap_or(0).min(LAST_UNIX_MS));
     let text = humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string();
     text.replace('T', " ")
 }
@@ -84,6 +88,7 @@ mod tests {
         assert_eq!(excerpt("abc", 3), "abc");
         assert_eq!(time(crate::fixtures::NOON_UNIX_MS), "2026-02-01 12:00:00Z");
         assert_eq!(time(-1), "1970-01-01 00:00:00Z");
+        assert_eq!(time(i64::MAX), "9999-12-31 23:59:59Z");
         assert_eq!(bytes(120 << 20), "120 MiB");
         assert_eq!(bytes(3 << 29), "1.5 GiB");
         assert_eq!(percent(0.062), "6.2 %");

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::filter::FilterArgs;
-use super::{NOTHING, note, select, selectors};
+use super::{NOTHING, is_same, note, select_without_walls, selectors};
 use crate::cli::{Context, connect};
 use crate::exit::{Exit, usage};
 use crate::export::{Csv, Json, OutputFile, Parquet, Rows, runs, samples};
@@ -71,10 +71,20 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
             "--format parquet is no text for a terminal; give --output FILE",
         ));
     }
+    if let Some(path) = args
+        .output
+        .as_ref()
+        .filter(|path| is_same(path, &context.db))
+    {
+        return Err(usage(format!(
+            "--output {} is the database itself; name another file",
+            path.display()
+        )));
+    }
     let filter = RunFilter::from(args.filter.clone());
     let selectors = selectors(&args.selectors)?;
     let store = connect::open_for_reading(context).await?;
-    let runs = select(&store, &selectors, &filter, args.limit).await?;
+    let runs = select_without_walls(&store, &selectors, &filter, args.limit).await?;
     if runs.is_empty() {
         note(NOTHING);
     }
@@ -126,7 +136,8 @@ async fn write_json(store: &Store, runs: &[RunRecord], sink: impl Write) -> anyh
     let hosts = store.host_documents(&fingerprints).await?;
     let mut json = Json::new(sink, &hosts)?;
     for run in runs {
-        json.run(run, &store.events(&run.run_id).await?)?;
+        let whole = store.with_walls(run.clone()).await?;
+        json.run(&whole, &store.events(&run.run_id).await?)?;
         let written = store.each_sample(&run.run_id, |sample| json.sample(&sample));
         written.await?;
     }

@@ -107,7 +107,7 @@ pub fn unusable(run: &RunRecord) -> Option<String> {
 }
 
 /// A run's arm without the name that a user gave it, which says nothing of what it does.
-fn unnamed(run: &RunRecord) -> Arm {
+pub fn unnamed(run: &RunRecord) -> Arm {
     Arm {
         name: None,
         ..run.status.spec.arm.clone()
