@@ -56,6 +56,8 @@ pub async fn load(path: &Path, store: &Store) -> Result<(), ImportError> {
     };
     match stored {
         Err(StoreError::BadSample { run_id, why }) => Err(bad(format!("run {run_id}: {why}"))),
+        // What the tables refuse, such as a request that is there twice: the fault is the file's.
+        Err(StoreError::Other { message, .. }) => Err(bad(message)),
         Err(error) => Err(error.into()),
         Ok(Some(why)) => Err(bad(why)),
         Ok(None) if parsed.is_err() => Err(bad("its reader ended early".to_owned())),

@@ -204,7 +204,7 @@ pub fn plan(request: Request) -> Plan {
     let order = arranged(arms.len(), request.order_seed);
     let order: Vec<&PlannedArm> = order.iter().filter_map(|place| arms.get(*place)).collect();
     let before = request.before;
-    let passes = before.passes..before.passes + request.repeat;
+    let passes = before.passes..before.passes.saturating_add(request.repeat);
     let mut runs = Vec::new();
     for (cell, (load, members)) in (0..).zip(cells(&request, &order)) {
         let n_runs = request.workload.n_runs;
@@ -222,7 +222,9 @@ pub fn plan(request: Request) -> Plan {
                 arm: arm.arm.clone(),
                 load: load.clone(),
                 n_runs,
-                block: before.blocks + cell * request.repeat + (pass - before.passes),
+                block: before
+                    .blocks
+                    .saturating_add(cell * request.repeat + (pass - before.passes)),
                 position: before.runs.saturating_add(made),
                 workload_key: key.clone(),
             });

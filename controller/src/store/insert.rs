@@ -81,13 +81,13 @@ fn chunk(
     Ok(rows)
 }
 
-/// In the order of [`INSERT`].
-fn bind<'a>(
+/// In the order of [`INSERT`]. Texts and blobs are handed over and not copied.
+fn bind(
     mut row: sqlx::query_builder::Separated<'_, Sqlite, &'static str>,
-    run_id: &'a str,
-    encoded: &'a EncodedSample,
+    run_id: &str,
+    encoded: EncodedSample,
 ) {
-    let s = &encoded.sample;
+    let s = encoded.sample;
     row.push_bind(run_id).push_bind(s.warmup).push_bind(s.index);
     row.push_bind(count(s.due_ns)).push_bind(count(s.start_ns));
     for instant in [
@@ -102,8 +102,8 @@ fn bind<'a>(
     ] {
         row.push_bind(instant.map(count));
     }
-    row.push_bind(s.event_times.as_ref().map(|times| times.encoding.clone()))
-        .push_bind(encoded.event_times.clone());
+    row.push_bind(s.event_times.map(|times| times.encoding))
+        .push_bind(encoded.event_times);
     row.push_bind(s.wall_ms)
         .push_bind(s.ttft_ms)
         .push_bind(s.tpot_ms);
@@ -120,13 +120,13 @@ fn bind<'a>(
         .push_bind(s.reused_connection)
         .push_bind(count(s.bytes));
     row.push_bind(s.status)
-        .push_bind(s.output_sha256.clone())
-        .push_bind(s.text.clone());
+        .push_bind(s.output_sha256)
+        .push_bind(s.text);
     row.push_bind(s.output_ids.as_ref().map(json))
-        .push_bind(s.input_ids_sha256.clone());
+        .push_bind(s.input_ids_sha256);
     row.push_bind(s.firm_steps);
     row.push_bind(s.error.as_ref().map(|error| word(&error.class)));
-    row.push_bind(s.error.as_ref().map(|error| error.message.clone()));
+    row.push_bind(s.error.map(|error| error.message));
     row.push_bind(s.released_ns.map(count))
         .push_bind(s.reconnected)
         .push_bind(s.unterminated)
@@ -148,20 +148,23 @@ impl Store {
                 run_id: run_id.to_owned(),
                 why,
             })?;
+            if rows.is_empty() {
+                return Ok(None);
+            }
             for row in &rows {
                 columns.take(&row.sample, row.event_times());
             }
-            Ok(rows)
-        };
-        let mut rows = next()?;
-        while !rows.is_empty() {
             let mut insert = sqlx::QueryBuilder::<Sqlite>::new(INSERT);
-            insert.push_values(&rows, |row, encoded| bind(row, run_id, encoded));
-            // SQLite has a thread of its own: the next rows are read while it works.
+            insert.push_values(rows, |row, encoded| bind(row, run_id, encoded));
+            Ok(Some(insert))
+        };
+        let mut insert = next()?;
+        while let Some(mut rows) = insert {
+            // SQLite has a thread of its own: the next rows are read and bound while it works.
             let (done, following) =
-                futures_util::join!(insert.build().execute(&mut **transaction), async { next() });
+                futures_util::join!(rows.build().execute(&mut **transaction), async { next() });
             done.map_err(|error| self.error(&error))?;
-            rows = following?;
+            insert = following?;
         }
         self.insert_columns(transaction, run_id, &columns.finish())
             .await

@@ -242,7 +242,9 @@ async fn take_host(
     let mut host = copy(tables, "insert", "host");
     host.push(" where ").push(condition).push_bind(parameter);
     host.push(") on conflict (host_fingerprint) do update set ");
-    host.push(sets).push(" where host.platform = ''");
+    // Only by facts: SQLite looks through all runs of a host whose row changes.
+    host.push(sets)
+        .push(" where host.platform = '' and excluded.platform != ''");
     host.build().execute(connection).await?;
     Ok(())
 }

@@ -50,6 +50,27 @@ impl Store {
         self.selected(&select, filter).await
     }
 
+    /// Gives a record of [`Store::runs_without_walls`] the wall times that it lacks.
+    ///
+    /// # Errors
+    /// What SQLite says; a row that cannot be read back.
+    pub async fn with_walls(&self, mut run: RunRecord) -> Result<RunRecord, StoreError> {
+        let Some(stats) = &mut run.stats else {
+            return Ok(run);
+        };
+        let walls: Option<String> =
+            sqlx::query_scalar("select wall_times_ms from bench_stats where run_id = ?")
+                .bind(&run.run_id)
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(|error| self.error(&error))?;
+        if let Some(walls) = walls {
+            let read = read_floats(&walls);
+            stats.wall_times = read.map_err(|why| self.bad_row("wall_times_ms", why))?;
+        }
+        Ok(run)
+    }
+
     async fn selected(
         &self,
         select: &str,

@@ -131,7 +131,8 @@ async fn put(
     document: &RowDocument,
 ) -> Result<(), sqlx::Error> {
     let mut columns = columns(&mut *connection, table).await?;
-    columns.retain(|name| document.contains_key(name));
+    // A key that lacks is null, which SQLite refuses by its name.
+    columns.retain(|name| document.contains_key(name) || key.split(", ").any(|part| part == name));
     let mut query = QueryBuilder::<Sqlite>::new("insert into ");
     query.push(table).push(" (").push(columns.join(", "));
     query.push(") values (");

@@ -128,6 +128,8 @@ fn an_import_that_cannot_be_is_one_line_and_changes_nothing() {
         "field.json",
         &format!("{}\"dun_ns\"{}", &text[..last], &text[last + 8..]),
     );
+    let unnamed = text.replacen("\"host_fingerprint\":", "\"nobody\":", 1);
+    write("host.json", &unnamed);
     let before = done(&home, &["runs", "export"]);
     let import = |args: &[&str]| {
         let args = [&["runs", "import"], args].concat();
@@ -145,6 +147,11 @@ fn an_import_that_cannot_be_is_one_line_and_changes_nothing() {
             &["field.json"],
             1,
             &["field.json", "missing field `due_ns`", "line"],
+        ),
+        (
+            &["host.json"],
+            1,
+            &["host.json is not an export", "host.host_fingerprint"],
         ),
         (
             &["fewer.json", "--db", "new.db"],
@@ -165,6 +172,10 @@ fn an_import_that_cannot_be_is_one_line_and_changes_nothing() {
     for (args, code, words) in cases {
         refused(&import(args), *code, words);
     }
+    let database = ".local/share/chapterbench/bench.db";
+    let over = ["runs", "export", "--output", database];
+    let over = home.command(&over).current_dir(home.path()).output();
+    refused(&over.unwrap(), 2, &["is the database itself"]);
     assert_eq!(done(&home, &["runs", "export"]), before);
     assert!(!home.path().join("new.db").exists());
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::filter::FilterArgs;
-use super::{NOTHING, note, select, selectors};
+use super::{NOTHING, is_same, note, select_without_walls, selectors};
 use crate::cli::{Context, connect};
 use crate::exit::{Exit, usage};
 use crate::export::{Csv, Json, OutputFile, Parquet, Rows, runs, samples};
@@ -77,7 +77,7 @@ pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let filter = RunFilter::from(args.filter.clone());
     let selectors = selectors(&args.selectors)?;
     let store = connect::open_for_reading(context).await?;
-    let runs = select(&store, &selectors, &filter, args.limit).await?;
+    let runs = select_without_walls(&store, &selectors, &filter, args.limit).await?;
     if runs.is_empty() {
         note(NOTHING);
     }
@@ -150,7 +150,8 @@ async fn write_json(store: &Store, runs: &[RunRecord], sink: impl Write) -> anyh
     let hosts = store.host_documents(&fingerprints).await?;
     let mut json = Json::new(sink, &hosts)?;
     for run in runs {
-        json.run(run, &store.events(&run.run_id).await?)?;
+        let whole = store.with_walls(run.clone()).await?;
+        json.run(&whole, &store.events(&run.run_id).await?)?;
         let written = store.each_sample(&run.run_id, |sample| json.sample(&sample));
         written.await?;
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 
+use super::is_same;
 use crate::cli::Context;
 use crate::exit::{Exit, usage};
 use crate::import::Source;
@@ -30,9 +31,8 @@ pub struct Args {
 /// taken over from earlier files stays.
 pub async fn run(context: &Context, args: Args) -> anyhow::Result<Exit> {
     let format = context.format(args.format)?;
-    let ours = std::fs::canonicalize(&context.db).ok();
     for file in &args.files {
-        if ours.is_some() && std::fs::canonicalize(file).ok() == ours {
+        if is_same(file, &context.db) {
             return Err(usage(format!(
                 "{} is the database itself; name another file, or another --db",
                 file.display()

@@ -6,6 +6,7 @@ mod import;
 mod remove;
 
 use std::io::Write as _;
+use std::path::Path;
 
 use clap::{Args as ClapArgs, Subcommand};
 
@@ -137,6 +138,12 @@ fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Whether both paths lead to one file that is there.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    real(one).is_some_and(|path| real(other) == Some(path))
+}
+
 /// Words as selectors of stored runs.
 fn selectors(words: &[String]) -> anyhow::Result<Vec<Selector>> {
     words.iter().map(|word| stored(word)).collect()
@@ -160,13 +167,38 @@ async fn select(
     filter: &RunFilter,
     limit: Option<u32>,
 ) -> anyhow::Result<Vec<RunRecord>> {
-    let limited = RunFilter {
+    let runs = store.runs(&limited(selectors, filter, limit)).await?;
+    meant(runs, selectors, limit)
+}
+
+/// The same without the wall time of each request, of which a file of large runs has more than
+/// memory.
+async fn select_without_walls(
+    store: &Store,
+    selectors: &[Selector],
+    filter: &RunFilter,
+    limit: Option<u32>,
+) -> anyhow::Result<Vec<RunRecord>> {
+    let limited = limited(selectors, filter, limit);
+    let runs = store.runs_without_walls(&limited).await?;
+    meant(runs, selectors, limit)
+}
+
+fn limited(selectors: &[Selector], filter: &RunFilter, limit: Option<u32>) -> RunFilter {
+    RunFilter {
         // Which of them are the newest is known when they are selected.
         limit: limit.filter(|_| selectors.is_empty()),
         selectors: selectors.to_vec(),
         ..filter.clone()
-    };
-    let mut runs = store.runs(&limited).await?;
+    }
+}
+
+/// Those that any of the selectors means, the newest so many; all where there is no selector.
+fn meant(
+    mut runs: Vec<RunRecord>,
+    selectors: &[Selector],
+    limit: Option<u32>,
+) -> anyhow::Result<Vec<RunRecord>> {
     if selectors.is_empty() {
         return Ok(runs);
     }
