@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::filter::FilterArgs;
-use super::{NOTHING, is_same, note, select_without_walls, selectors};
+use super::{NOTHING, note, select_without_walls, selectors};
 use crate::cli::{Context, connect};
 use crate::exit::{Exit, usage};
 use crate::export::{Csv, Json, OutputFile, Parquet, Rows, runs, samples};
