@@ -154,10 +154,13 @@ def main():
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--model", default="dummy:tiny-llm")
     parser.add_argument("--model-dir")
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=parts)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(parts)} [default: all]")
     options = parser.parse_args()
-    bench = Bench(options)
     for part in options.parts:
+        if part not in parts:
+            parser.error(f"no part {part}; there are {', '.join(parts)}")
+    bench = Bench(options)
+    for part in options.parts or parts:
         print(f"-- {part}", flush=True)
         getattr(bench, part)()
 

@@ -153,10 +153,13 @@ def main():
     parser.add_argument("--profile", choices=["debug", "release"], default="debug")
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--keep")
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=parts)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(parts)} [default: all]")
     options = parser.parse_args()
-    bench = Bench(options)
     for part in options.parts:
+        if part not in parts:
+            parser.error(f"no part {part}; there are {', '.join(parts)}")
+    bench = Bench(options)
+    for part in options.parts or parts:
         print(f"-- {part}", flush=True)
         getattr(bench, part)()
     sys.exit(1 if bench.failed else 0)
