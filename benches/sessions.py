@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Counts the verdicts of real sessions on this machine: what A/A says, and what two equal chapters say.
 
-usage: sessions.py [--profile debug|release] [--sessions N] [--repeat R] [--n-runs N] [--model M] [PART ...]
+usage: sessions.py [--profile debug|release] [--sessions N] [--repeat R] [--n-runs N] [--mode M] [--model M]
+                   [--threads N] [PART ...]
 
 parts (all by default):
   aa    N sessions (default 10) of one chapter against itself, `run --chapter 2,2 --repeat 5` and
@@ -67,6 +68,7 @@ class Sessions:
             env = dict(os.environ, CHAPTERBENCH_DB=f"{home}/bench.db", XDG_STATE_HOME=home)
             plan = ["--chapter", chapters, "--repeat", str(options.repeat), "--n-runs", str(options.n_runs)]
             asked = [self.program, "run", *plan, "--mode", options.mode, "--model", options.model]
+            asked += ["--threads", str(options.threads)] if options.threads else []
             made = json.loads(run([*asked, "--format", "json"], env))
             selected = [side.format(made["session_id"]) for side in sides]
             compared = run([self.program, "compare", *selected, "--format", "json"], env, RESULTS)
@@ -122,6 +124,7 @@ def main():
     parser.add_argument("--n-runs", type=int, default=20)
     parser.add_argument("--mode", choices=["offline", "online"], default="offline")
     parser.add_argument("--model", default="dummy:tiny-llm")
+    parser.add_argument("--threads", type=int, help="of the engine [default: all cores]")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{' or '.join(parts)} [default: both]")
     options = parser.parse_args()
     for part in options.parts:
