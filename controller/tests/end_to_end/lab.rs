@@ -117,16 +117,21 @@ impl Lab {
     /// Says of every stored run that it had the machine for itself. The tests beside this one keep
     /// the machine busy, and runs on a busy machine are no evidence: `compare` would refuse them.
     pub fn forget_the_neighbours(&self) {
+        let update = "update run set validity_json =
+            json_set(validity_json, '$.foreign_cpu_during', 0.01)";
+        assert!(self.execute(update) > 0, "no run is stored");
+    }
+
+    /// Runs a statement on the built-in agent's database; gives how many rows it changed.
+    pub fn execute(&self, statement: &'static str) -> u64 {
         let database = self.path("data/chapterbench/bench.db");
         let options = SqliteConnectOptions::new().filename(database);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let mut connection = options.connect().await.unwrap();
-            let update = "update run set validity_json =
-                json_set(validity_json, '$.foreign_cpu_during', 0.01)";
-            let done = sqlx::query(update).execute(&mut connection).await.unwrap();
-            assert!(done.rows_affected() > 0, "no run is stored");
-        });
+            let done = sqlx::query(statement).execute(&mut connection).await;
+            done.unwrap().rows_affected()
+        })
     }
 
     /// Starts an agent that stays; gives its process and its address.

@@ -1,8 +1,5 @@
 //! Suites: what a file describes is run, compared and judged; the example of the documentation is read.
 
-use sqlx::ConnectOptions;
-use sqlx::sqlite::SqliteConnectOptions;
-
 use crate::lab::Lab;
 
 /// Two arms of the fake chapter, the second one slower by a fifth: 20 and 24 ms a request.
@@ -45,16 +42,11 @@ candidate = "branch"
 fn forget_neighbours(lab: &Lab) {
     let words = ["run", "--chapter", "fake", "--n-runs", "1", "--warmup", "0"];
     lab.expect(0, &words);
-    let database = lab.path("data/chapterbench/bench.db");
-    let options = SqliteConnectOptions::new().filename(database);
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let mut connection = options.connect().await.unwrap();
-        let trigger = "create trigger quiet after update of validity_json on run begin
+    lab.execute(
+        "create trigger quiet after update of validity_json on run begin
             update run set validity_json = json_set(new.validity_json, '$.foreign_cpu_during', 0.01)
-            where run_id = new.run_id; end";
-        sqlx::query(trigger).execute(&mut connection).await.unwrap();
-    });
+            where run_id = new.run_id; end",
+    );
 }
 
 /// Runs the suite, which must end with `code`, and gives its document.
