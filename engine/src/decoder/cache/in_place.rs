@@ -23,6 +23,11 @@ impl InPlace {
         Ok(Self { positions })
     }
 
+    /// Bytes of one position, all layers.
+    pub fn position_bytes(decoder: &Decoder) -> usize {
+        decoder.context()
+    }
+
     /// Reserves a run of at least `positions`; none if no run that long is free now.
     pub fn reserve(&mut self, positions: usize) -> Option<Slot> {
         (positions <= self.positions).then_some(0)
