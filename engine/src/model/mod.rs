@@ -1,9 +1,10 @@
 //! Models: from a name to a forward pass, a tokenizer and the facts about both.
 //!
 //! One file per step: [`source`] says what a name means, [`hub`] fetches, [`config`] reads the
-//! shape or refuses, [`weights`], [`gguf`] and [`dummy`] hold the numbers, [`forward`] runs them,
+//! shape or refuses, [`candle_limits`] what only candle's models can't run, [`weights`], [`gguf`] and [`dummy`] hold the numbers, [`forward`] runs them,
 //! [`identity`] names them. What a chapter does with a model is left to [`crate::chapters`].
 
+pub mod candle_limits;
 pub mod config;
 pub mod device;
 pub mod dummy;
@@ -14,6 +15,7 @@ mod gguf_metadata;
 pub mod hub;
 pub mod identity;
 pub mod rope;
+pub mod rope_table;
 pub mod source;
 pub mod tensors;
 pub mod weights;
@@ -129,10 +131,11 @@ fn load_directory(
 ) -> Result<Loaded, EngineError> {
     let model = &request.name;
     let (config, config_sha256, text) = open_directory(dir, model)?;
+    candle_limits::check(&config, model)?;
     let files = weights::files(dir, model)?;
     let weights = Weights::open(&files, &config, model)?;
     let sha256 = directory_sha256(config_sha256, &text, &files, model)?;
-    let dtype = device::dtype(request.dtype, device, config.family, weights.stored_dtype())?;
+    let dtype = candle_limits::dtype(request.dtype, device, config.family, weights.stored_dtype())?;
     let facts = facts(
         request,
         &config,
@@ -166,7 +169,7 @@ fn load_gguf(
             (gguf.as_stored(device)?, format!("{stored} as stored"))
         }
         Some(_) => {
-            let dtype = device::dtype(request.dtype, device, config.family, DType::F32)?;
+            let dtype = candle_limits::dtype(request.dtype, device, config.family, DType::F32)?;
             let forward = Forward::new(&config, Box::new(gguf.dequantised()?), dtype, device)?;
             (forward, format!("{} from {stored}", device::name(dtype)))
         }
@@ -186,7 +189,7 @@ fn load_dummy(
 ) -> Result<Loaded, EngineError> {
     let config = dummy::config(name)?;
     let text = Text::made(config.vocab)?;
-    let dtype = device::dtype(request.dtype, device, config.family, DType::F32)?;
+    let dtype = candle_limits::dtype(request.dtype, device, config.family, DType::F32)?;
     // The weights follow from the name, the rules that make them, and the tokenizer's visible ids.
     let sha256 = identity::of_parts([
         (

@@ -68,9 +68,8 @@ fn layer_tensors(config: &Config, layer: usize) -> Vec<TensorSpec> {
     ] {
         add(&format!("self_attn.{name}.weight"), &[rows, columns]);
         let biased = match config.family {
-            Family::Llama => false,
+            Family::Llama | Family::Qwen3 => config.attention_bias,
             Family::Qwen2 => name != "o_proj",
-            Family::Qwen3 => config.attention_bias,
         };
         if biased {
             add(&format!("self_attn.{name}.bias"), &[rows]);
