@@ -4,6 +4,7 @@
 
 pub mod chapters;
 pub mod cli;
+pub mod decoder;
 pub mod error;
 pub mod inspect;
 pub mod model;

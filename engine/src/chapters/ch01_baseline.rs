@@ -17,7 +17,7 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, admit, extras, metrics, no_options};
+use super::{Engine, Limits, RequestId, Setup, StepEvent, admit, extras, metrics, no_options};
 use crate::{
     error::EngineError,
     model::{self, Loaded, forward::Forward},
@@ -123,7 +123,11 @@ impl Baseline {
         params: &SamplingParams,
     ) -> Result<Sequence, EngineError> {
         let started = Instant::now();
-        let input_ids = admit(&self.text, &self.forward, input, params)?;
+        let limits = Limits {
+            vocab: self.forward.vocab(),
+            context: self.forward.context(),
+        };
+        let input_ids = admit(&self.text, limits, input, params)?;
         Ok(Sequence {
             id,
             started,

@@ -12,19 +12,21 @@
 //! * **Source.** The split into prefill and decode is common to all servers of language models;
 //!   see Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving", § 2.
 
-use std::{collections::VecDeque, time::Instant};
+use std::collections::VecDeque;
 
 use contracts::{
-    generate::{FinishReason, GenerateResult, RequestMetrics, SamplingParams},
+    generate::{GenerateResult, SamplingParams},
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, admit, extras, metrics, no_options};
+use super::{
+    Engine, Limits, RequestId, Setup, StepEvent, no_options,
+    sequence::{Piece, Sequence, report},
+};
 use crate::{
     error::EngineError,
     model::{self, Loaded, forward::Forward},
-    sampling::Sampler,
-    text::{Detokenizer, Input, Text},
+    text::{Input, Text},
 };
 
 /// Loads the model.
@@ -53,22 +55,6 @@ struct TokenLoop {
     queue: VecDeque<Sequence>,
 }
 
-/// One request, waiting or under way.
-struct Sequence {
-    id: RequestId,
-    started: Instant,
-    input_ids: Vec<u32>,
-    params: SamplingParams,
-    sampler: Sampler,
-    output_ids: Vec<u32>,
-    detokenizer: Detokenizer,
-    answer: String,
-    /// From the start to its first forward pass.
-    queue_ms: f64,
-    /// When the first and the latest token were chosen.
-    stamps: Option<(Instant, Instant)>,
-}
-
 impl Engine for TokenLoop {
     fn facts(&self) -> &ModelFacts {
         &self.facts
@@ -85,8 +71,8 @@ impl Engine for TokenLoop {
     ) -> Result<GenerateResult, EngineError> {
         let mut sequence = self.begin(0, input, params)?;
         loop {
-            if let Some(finish_reason) = self.advance(&mut sequence)?.1 {
-                return Ok(finish(sequence, finish_reason));
+            if let Some(finish_reason) = self.advance(&mut sequence)?.finish_reason {
+                return Ok(sequence.finish(finish_reason));
             }
         }
     }
@@ -107,27 +93,14 @@ impl Engine for TokenLoop {
     // Step: one token of the first in the queue.
 
     fn step(&mut self) -> Vec<StepEvent> {
-        let Some(mut sequence) = self.queue.pop_front() else {
-            return Vec::new();
-        };
-        let id = sequence.id;
-        match self.advance(&mut sequence) {
-            Ok((text, None)) => {
+        let mut events = Vec::new();
+        if let Some(mut sequence) = self.queue.pop_front() {
+            let piece = self.advance(&mut sequence);
+            if let Some(sequence) = report(sequence, piece, &mut events) {
                 self.queue.push_front(sequence);
-                vec![StepEvent::Token { id, text }]
             }
-            Ok((text, Some(finish_reason))) => {
-                let result = Ok(finish(sequence, finish_reason));
-                vec![
-                    StepEvent::Token { id, text },
-                    StepEvent::Finished { id, result },
-                ]
-            }
-            Err(error) => vec![StepEvent::Finished {
-                id,
-                result: Err(error),
-            }],
         }
+        events
     }
 
     // Cancel: waiting or under way; the next in the queue starts from a clean cache.
@@ -142,108 +115,27 @@ impl Engine for TokenLoop {
 }
 
 impl TokenLoop {
-    /// Checks and tokenises; the clock starts here.
     fn begin(
         &self,
         id: RequestId,
         input: &Input,
         params: &SamplingParams,
     ) -> Result<Sequence, EngineError> {
-        let started = Instant::now();
-        let input_ids = admit(&self.text, &self.forward, input, params)?;
-        Ok(Sequence {
-            id,
-            started,
-            input_ids,
-            params: params.clone(),
-            sampler: Sampler::new(params),
-            output_ids: Vec::new(),
-            detokenizer: self.text.detokenizer(),
-            answer: String::new(),
-            queue_ms: 0.0,
-            stamps: None,
-        })
+        let limits = Limits {
+            vocab: self.forward.vocab(),
+            context: self.forward.context(),
+        };
+        Sequence::begin(id, &self.text, limits, input, params)
     }
 
-    /// One forward pass and its token: returns the text that is complete with it, and why the
-    /// answer ended, if it did.
-    fn advance(
-        &mut self,
-        sequence: &mut Sequence,
-    ) -> Result<(String, Option<FinishReason>), EngineError> {
-        // Forward: the whole prompt, or the latest token alone.
-        let logits = match sequence.output_ids.last() {
-            None => {
-                sequence.queue_ms = sequence.started.elapsed().as_secs_f64() * 1e3;
-                self.forward.reset();
-                self.forward.forward(&sequence.input_ids, 0)? // [vocab]
-            }
-            Some(token) => {
-                let position = sequence.input_ids.len() + sequence.output_ids.len() - 1;
-                self.forward.forward(&[*token], position)? // [vocab]
-            }
-        };
-        // Sample.
-        let token = sequence.sampler.sample(&logits)?;
-        let now = Instant::now();
-        sequence.output_ids.push(token);
-        sequence.stamps = Some((sequence.stamps.map_or(now, |(first, _)| first), now));
-        // Finish: the stop token is counted and is not text.
-        let finish_reason = if self.text.is_stop(token) && !sequence.params.ignore_eos {
-            Some(FinishReason::Stop)
-        } else if sequence.output_ids.len() >= sequence.params.max_tokens as usize {
-            Some(FinishReason::Length)
-        } else {
-            None
-        };
-        let mut text = String::new();
-        if finish_reason != Some(FinishReason::Stop) {
-            text.push_str(&sequence.detokenizer.push(token));
+    /// One forward pass, over the whole prompt or the latest token alone, and the token it leads to.
+    fn advance(&mut self, sequence: &mut Sequence) -> Result<Piece, EngineError> {
+        if sequence.output_ids.is_empty() {
+            sequence.set_off();
+            self.forward.reset();
         }
-        if finish_reason.is_some() {
-            text.push_str(
-                &std::mem::replace(&mut sequence.detokenizer, self.text.detokenizer()).finish(),
-            );
-        }
-        sequence.answer.push_str(&text);
-        Ok((text, finish_reason))
-    }
-}
-
-/// The result of an answer that is complete.
-fn finish(sequence: Sequence, finish_reason: FinishReason) -> GenerateResult {
-    let Sequence {
-        started,
-        input_ids,
-        output_ids,
-        answer,
-        sampler,
-        queue_ms,
-        stamps,
-        ..
-    } = sequence;
-    let metrics = metrics(started, input_ids.len(), output_ids.len());
-    let (ttft_ms, tpot_ms) = stamps.map_or((0.0, 0.0), |(first, last)| {
-        let ttft_ms = (first - started).as_secs_f64() * 1e3;
-        let steps = output_ids.len().saturating_sub(1);
-        let tpot_ms = if steps > 0 {
-            (last - first).as_secs_f64() * 1e3 / steps as f64
-        } else {
-            0.0
-        };
-        (ttft_ms, tpot_ms)
-    });
-    let metrics = RequestMetrics {
-        ttft_ms,
-        tpot_ms,
-        extras: extras(&sampler, queue_ms),
-        ..metrics
-    };
-    GenerateResult {
-        text: answer,
-        input_ids,
-        output_ids,
-        finish_reason,
-        metrics,
+        let (ids, position) = sequence.next_ids();
+        let logits = self.forward.forward(ids, position)?; // [vocab]
+        sequence.take(&self.text, &logits)
     }
 }

@@ -8,6 +8,7 @@
 mod ch01_baseline;
 mod ch02_token_loop;
 mod fake;
+mod sequence;
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -19,7 +20,7 @@ use contracts::{
 
 use crate::{
     error::EngineError,
-    model::{ModelRequest, forward::Forward},
+    model::ModelRequest,
     sampling::{self, Sampler},
     text::{Input, Text},
 };
@@ -193,10 +194,19 @@ fn no_options(options: &BTreeMap<String, String>) -> Result<(), EngineError> {
     }
 }
 
+/// What a model can take.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// Ids are below this.
+    vocab: usize,
+    /// Longest sequence, prompt and answer together, in tokens.
+    context: usize,
+}
+
 /// All that can be refused of a request, before any work: returns the prompt's token ids.
 fn admit(
     text: &Text,
-    forward: &Forward,
+    limits: Limits,
     input: &Input,
     params: &SamplingParams,
 ) -> Result<Vec<u32>, EngineError> {
@@ -208,12 +218,12 @@ fn admit(
             "has no tokens; there is nothing to continue",
         ));
     }
-    let vocab = forward.vocab();
+    let vocab = limits.vocab;
     if let Some(id) = input_ids.iter().find(|id| **id as usize >= vocab) {
         let message = format!("token id {id} is not below the model's vocabulary of {vocab}");
         return Err(EngineError::bad_input("prompt", message));
     }
-    let (max_tokens, context_tokens) = (params.max_tokens as usize, forward.context());
+    let (max_tokens, context_tokens) = (params.max_tokens as usize, limits.context);
     if input_ids.len() + max_tokens > context_tokens {
         return Err(EngineError::ContextTooLong {
             input_tokens: input_ids.len(),

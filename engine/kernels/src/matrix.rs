@@ -1,0 +1,115 @@
+//! A weight matrix as the kernels want it: panels of 32 rows (outputs), in an arena.
+//!
+//! `[ceil(rows / 32)][columns][32]`: element (row r, column k) lies at panel r / 32, place k, lane
+//! r % 32. A matrix-vector product reads it from front to back; a product with many rows reads a
+//! panel that stays in the cache. The last panel is filled up with zeros.
+
+use half::{bf16, f16};
+
+use crate::{
+    arena::{Arena, Slab},
+    element::{Dtype, Element},
+    tile::LANES,
+};
+
+/// Weights of `rows` outputs over `columns` inputs.
+#[derive(Debug)]
+pub struct Matrix {
+    rows: usize,
+    columns: usize,
+    pub(crate) panels: Panels,
+    /// Added to each output, if any: `[rows]`.
+    pub(crate) bias: Option<Vec<f32>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Panels {
+    F32(Slab<f32>),
+    F16(Slab<f16>),
+    Bf16(Slab<bf16>),
+}
+
+impl Matrix {
+    /// Bytes that a matrix takes of an arena.
+    pub fn bytes(dtype: Dtype, rows: usize, columns: usize) -> usize {
+        rows.div_ceil(LANES) * LANES * columns * dtype.bytes()
+    }
+
+    /// A matrix of zeros, to be filled by [`Matrix::fill`]; none if the arena is too small.
+    pub fn zeros(arena: &mut Arena, dtype: Dtype, rows: usize, columns: usize) -> Option<Self> {
+        let len = rows.div_ceil(LANES) * LANES * columns;
+        let panels = match dtype {
+            Dtype::F32 => Panels::F32(arena.take(len)?),
+            Dtype::F16 => Panels::F16(arena.take(len)?),
+            Dtype::Bf16 => Panels::Bf16(arena.take(len)?),
+        };
+        Some(Self {
+            rows,
+            columns,
+            panels,
+            bias: None,
+        })
+    }
+
+    /// Writes rows from `first` on: `source` is row-major, `[n][columns]`, of any type.
+    ///
+    /// # Panics
+    /// `source` is no whole number of rows, or they end beyond the matrix.
+    pub fn fill<S: Element>(&mut self, first: usize, source: &[S]) {
+        assert!(source.len().is_multiple_of(self.columns));
+        assert!(first + source.len() / self.columns <= self.rows);
+        match &mut self.panels {
+            Panels::F32(panels) => fill(panels, self.columns, first, source),
+            Panels::F16(panels) => fill(panels, self.columns, first, source),
+            Panels::Bf16(panels) => fill(panels, self.columns, first, source),
+        }
+    }
+
+    /// Sets what is added to each output.
+    ///
+    /// # Panics
+    /// `bias` is not one value a row.
+    pub fn set_bias(&mut self, bias: Vec<f32>) {
+        assert_eq!(bias.len(), self.rows);
+        self.bias = Some(bias);
+    }
+
+    /// One row, as an embedding's lookup needs it: `out` is `[columns]`.
+    ///
+    /// # Panics
+    /// There is no such row, or `out` has another length.
+    pub fn row(&self, row: usize, out: &mut [f32]) {
+        assert!(row < self.rows && out.len() == self.columns);
+        match &self.panels {
+            Panels::F32(panels) => gather(panels, self.columns, row, out),
+            Panels::F16(panels) => gather(panels, self.columns, row, out),
+            Panels::Bf16(panels) => gather(panels, self.columns, row, out),
+        }
+    }
+
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+}
+
+fn fill<S: Element, E: Element>(panels: &mut [E], columns: usize, first: usize, source: &[S]) {
+    for (row, values) in (first..).zip(source.chunks_exact(columns)) {
+        let panel = &mut panels[row / LANES * LANES * columns..];
+        for (k, value) in values.iter().enumerate() {
+            panel[k * LANES + row % LANES] = E::from_f32(value.to_f32());
+        }
+    }
+}
+
+fn gather<E: Element>(panels: &[E], columns: usize, row: usize, out: &mut [f32]) {
+    let panel = &panels[row / LANES * LANES * columns..];
+    for (k, value) in out.iter_mut().enumerate() {
+        *value = panel[k * LANES + row % LANES].to_f32();
+    }
+}
