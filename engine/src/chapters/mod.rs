@@ -8,6 +8,8 @@
 mod batch;
 mod ch01_baseline;
 mod ch02_token_loop;
+mod ch03_own_forward;
+mod ch04_kv_cache;
 mod ch05_static_batching;
 mod ch09_continuous_batching;
 mod fake;
@@ -160,6 +162,24 @@ pub const TABLE: &[Chapter] = &[
         build: ch02_token_loop::build,
     },
     Chapter {
+        id: "ch03",
+        title: "own forward",
+        adds: "our own decoder, whose kernels read the weights at the memory's speed",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch03_own_forward::build,
+    },
+    Chapter {
+        id: "ch04",
+        title: "KV cache",
+        adds: "keys and values in place, in memory that is taken once",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch04_kv_cache::build,
+    },
+    Chapter {
         id: "ch05",
         title: "static batching",
         adds: "one forward pass for many prompts, a batch at a time",
@@ -303,7 +323,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop), ch05 (static batching), ch09 (continuous batching)"
+                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop), ch03 (own forward), ch04 (KV cache), ch05 (static batching), ch09 (continuous batching)"
                 )
             );
         }
