@@ -189,6 +189,9 @@ fn an_order_to_stop_ends_every_stream_in_order() {
     wait_until("all are held, 32 of them in work", || {
         held(address) == CLIENTS + 10 && waiting(address) == CLIENTS + 10 - 32
     });
+    for stream in &streams {
+        stream.peek(&mut [0]).unwrap(); // The stream is open.
+    }
     let start = Instant::now();
     child.signal(Signal::SIGTERM);
     // Each is read to its end, which must be the body's own.

@@ -127,8 +127,9 @@ fn an_engine_that_panics_fails_all_requests_and_ends_the_server() {
 fn an_order_to_stop_does_not_wait_for_a_stream_that_never_ends() {
     let mut server = Server::fake(&[("stall_at", "0"), ("trouble_after", "1")]);
     let client = http::send(server.address, "POST", CHAT, &ask(true).to_string());
-    wait_until("it is held", || {
-        server.metrics().contains("requests_in_flight 1")
+    wait_until("it has begun", || {
+        let metrics = server.metrics();
+        metrics.contains("requests_in_flight 1") && metrics.contains("requests_waiting 0")
     });
     let start = Instant::now();
     drop(server.stop.take());
@@ -172,10 +173,11 @@ fn an_order_to_stop_lets_what_has_begun_go_on_and_refuses_what_waits() {
     wait_until("two wait", || {
         server.metrics().contains("requests_waiting 2")
     });
+    stream.peek(&mut [0]).unwrap(); // Its role is out.
     drop(server.stop.take());
     let begun = http::read(begun);
     assert!(begun.body.ends_with("data: [DONE]\n\n"), "{}", begun.body);
-    // Its role is out: the error is an event, and the body ends in order.
+    // The error is an event, and the body ends in order.
     let stream = http::read(stream);
     let events = events(&stream.body);
     assert_eq!((stream.status, events.len()), (200, 2), "{}", stream.body);
