@@ -110,6 +110,11 @@ pub fn inverse_frequencies(config: &Config) -> Vec<f32> {
             let blend = |(pair, frequency)| yarn(frequency, pair, rope.factor as f32, low, span);
             plain.into_iter().enumerate().map(blend).collect()
         }
+        RopeScaling::Divided(divisors) => plain
+            .iter()
+            .zip(divisors)
+            .map(|(frequency, divisor)| frequency / divisor)
+            .collect(),
     }
 }
 
