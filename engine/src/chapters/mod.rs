@@ -20,7 +20,7 @@ use contracts::{
 
 use crate::{
     error::EngineError,
-    model::ModelRequest,
+    model::{ModelRequest, open::Runner},
     sampling::{self, Sampler},
     text::{Input, Text},
 };
@@ -116,6 +116,8 @@ pub struct Chapter {
     pub same_tokens: bool,
     /// Left out of users' lists.
     pub hidden: bool,
+    /// Whose code runs its model; none needs no model.
+    pub runner: Option<Runner>,
     /// Loads the model and makes the engine.
     pub build: fn(Setup) -> Result<Box<dyn Engine>, EngineError>,
 }
@@ -143,6 +145,7 @@ pub const TABLE: &[Chapter] = &[
         streams: false,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Candle),
         build: ch01_baseline::build,
     },
     Chapter {
@@ -152,6 +155,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Candle),
         build: ch02_token_loop::build,
     },
     Chapter {
@@ -161,6 +165,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: false,
         hidden: true,
+        runner: None,
         build: fake::build,
     },
 ];

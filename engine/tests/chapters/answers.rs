@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contracts::generate::FinishReason;
-use engine::{chapters::StepEvent, text::Input};
+use engine::{chapters::StepEvent, model::open::Runner, text::Input};
 
 use crate::{
     of_request, rows, run,
@@ -13,14 +13,11 @@ use crate::{
     },
 };
 
-/// Chapters over candle's own models.
-const OVER_CANDLE: [&str; 2] = ["ch01", "ch02"];
-
 #[test]
 fn every_row_gives_the_ids_of_transformers() {
     for (dir, expected) in vectors() {
         for chapter in rows().filter(|chapter| chapter.same_tokens) {
-            if OVER_CANDLE.contains(&chapter.id) && !is_candles(&dir) {
+            if chapter.runner == Some(Runner::Candle) && !is_candles(&dir) {
                 let error = try_build(chapter.id, &dir).err().unwrap();
                 let error = one_line(&error);
                 assert!(error.ends_with("chapter 3 and later can"), "{error}");

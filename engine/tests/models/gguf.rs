@@ -179,7 +179,7 @@ fn a_context_beyond_candles_tables_is_cut_as_stored_only() {
     made.write(&path, GgmlDType::F32);
     for (dtype, context) in [(None, 4096), (Some(Dtype::F32), 8192)] {
         assert_eq!(
-            inspect::inspect_as(path.to_str().unwrap(), dtype)
+            inspect::inspect_as(path.to_str().unwrap(), dtype, Some(Runner::Candle))
                 .unwrap()
                 .context_tokens,
             context
@@ -368,9 +368,11 @@ fn scaled_files_are_read_and_candle_refuses_them() {
             }
         }
     }
-    let error = open::open(&support::request(&path), Runner::Decoder);
-    let error = one_line(&error.err().unwrap());
-    assert!(error.ends_with("add --dtype f32"), "{error}");
+    let opened = open::open(&support::request(&path), Runner::Decoder);
+    let seen = inspect::inspect_as(path.to_str().unwrap(), None, Some(Runner::Decoder));
+    for error in [opened.err().unwrap(), seen.err().unwrap()] {
+        assert!(one_line(&error).ends_with("add --dtype f32"), "{error}");
+    }
 }
 
 #[test]
