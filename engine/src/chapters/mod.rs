@@ -7,6 +7,8 @@
 
 mod ch01_baseline;
 mod ch02_token_loop;
+mod ch03_own_forward;
+mod ch04_kv_cache;
 mod fake;
 mod sequence;
 
@@ -159,6 +161,24 @@ pub const TABLE: &[Chapter] = &[
         build: ch02_token_loop::build,
     },
     Chapter {
+        id: "ch03",
+        title: "own forward",
+        adds: "our own decoder, whose kernels read the weights at the memory's speed",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch03_own_forward::build,
+    },
+    Chapter {
+        id: "ch04",
+        title: "KV cache",
+        adds: "keys and values in place, in memory that is taken once",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch04_kv_cache::build,
+    },
+    Chapter {
         id: "fake",
         title: "fake",
         adds: "known tokens on a known clock, for tests",
@@ -285,7 +305,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop)"
+                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop), ch03 (own forward), ch04 (KV cache)"
                 )
             );
         }
