@@ -6,11 +6,21 @@
 
 use std::path::Path;
 
+use candle_core::{DType, Device};
 use contracts::run::{Dtype, ModelFacts};
 
 use crate::{
     error::EngineError,
-    model::{self, config::Config, dummy, gguf::Gguf, hub, source::Source, tensors, weights},
+    model::{
+        self, candle_limits,
+        config::Config,
+        dummy,
+        gguf::Gguf,
+        hub,
+        open::{self, Runner},
+        source::Source,
+        tensors, weights,
+    },
     text::{Text, TextFiles},
 };
 
@@ -28,13 +38,18 @@ pub struct Inspection {
     pub text: Text,
 }
 
-/// Looks at a model that would be held in the default type.
+/// Looks at a model that any chapter may run, held in the default type.
 pub fn inspect(name: &str) -> Result<Inspection, EngineError> {
-    inspect_as(name, None)
+    inspect_as(name, None, None)
 }
 
-/// Looks at a model that would be held in `dtype`, which decides how much context a `.gguf` file has.
-pub fn inspect_as(name: &str, dtype: Option<Dtype>) -> Result<Inspection, EngineError> {
+/// Looks at a model that would be held in `dtype`, which decides how much context a `.gguf` file has,
+/// and run by `runner`, which decides what is refused; without one, what nobody can run is.
+pub fn inspect_as(
+    name: &str,
+    dtype: Option<Dtype>,
+    runner: Option<Runner>,
+) -> Result<Inspection, EngineError> {
     let source = Source::of(name)?;
     let (config, text) = match &source {
         Source::Dummy(dummy) => {
@@ -51,6 +66,9 @@ pub fn inspect_as(name: &str, dtype: Option<Dtype>) -> Result<Inspection, Engine
             let dir = hub::small_files(&hub::HubEnv::from_process()?, id)?;
             let (config, _, text) = model::open_directory(&dir, name)?;
             (config, text)
+        }
+        Source::Gguf(_) if dtype.is_none() && runner == Some(Runner::Decoder) => {
+            return Err(open::as_stored(name));
         }
         Source::Gguf(path) => {
             let gguf = Gguf::open(path, name)?;
@@ -70,6 +88,13 @@ pub fn inspect_as(name: &str, dtype: Option<Dtype>) -> Result<Inspection, Engine
             )
         }
     };
+    if let Some(runner) = runner {
+        open::check(&config, runner, name)?;
+        if runner == Runner::Candle {
+            // Only what is asked for can be refused, and that on any device alike.
+            candle_limits::dtype(dtype, &Device::Cpu, config.family, DType::F32)?;
+        }
+    }
     Ok(Inspection {
         model: source.canonical(),
         context_tokens: config.context,

@@ -222,7 +222,7 @@ fn ours(
             fits::check(spec, route, given.as_ref(), None)?;
             given
         } else {
-            let inspection = engine::inspect::inspect_as(model, spec.arm.dtype);
+            let inspection = engine::inspect::inspect_as(model, spec.arm.dtype, found.runner);
             let inspection = inspection.map_err(|error| {
                 Refusal::new("workload.model", format!("{error} ({})", found.id))
             })?;

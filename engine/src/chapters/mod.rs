@@ -27,7 +27,7 @@ use contracts::{
 
 use crate::{
     error::EngineError,
-    model::ModelRequest,
+    model::{ModelRequest, open::Runner},
     sampling::{self, Sampler},
     text::{Input, Text},
 };
@@ -123,6 +123,8 @@ pub struct Chapter {
     pub same_tokens: bool,
     /// Left out of users' lists.
     pub hidden: bool,
+    /// Whose code runs its model; none needs no model.
+    pub runner: Option<Runner>,
     /// Loads the model and makes the engine.
     pub build: fn(Setup) -> Result<Box<dyn Engine>, EngineError>,
 }
@@ -150,6 +152,7 @@ pub const TABLE: &[Chapter] = &[
         streams: false,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Candle),
         build: ch01_baseline::build,
     },
     Chapter {
@@ -159,6 +162,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Candle),
         build: ch02_token_loop::build,
     },
     Chapter {
@@ -168,6 +172,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Ours),
         build: ch03_own_forward::build,
     },
     Chapter {
@@ -177,6 +182,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Ours),
         build: ch04_kv_cache::build,
     },
     Chapter {
@@ -186,6 +192,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Ours),
         build: ch05_static_batching::build,
     },
     Chapter {
@@ -195,6 +202,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Ours),
         build: ch09_continuous_batching::build,
     },
     Chapter {
@@ -204,6 +212,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: false,
         hidden: true,
+        runner: None,
         build: fake::build,
     },
 ];

@@ -10,6 +10,7 @@ use contracts::run::Dtype;
 use super::{
     config::{Config, Family},
     device,
+    gguf::ROPE_DIVISORS,
     rope::RopeScaling,
 };
 use crate::error::EngineError;
@@ -33,7 +34,10 @@ pub fn check(config: &Config, model: &str) -> Result<(), EngineError> {
         _ => false,
     };
     if !scales {
-        return refused(format!("rope_type = {}", config.rope_scaling.name()));
+        return refused(match &config.rope_scaling {
+            RopeScaling::Divided(_) => format!("tensor {ROPE_DIVISORS}"),
+            scaling => format!("rope_type = {}", scaling.name()),
+        });
     }
     if config.family != Family::Qwen3 && config.head_dim * config.heads != config.hidden {
         return refused(format!(

@@ -1,8 +1,9 @@
 //! A Llama `.gguf` file: as stored, by candle's quantised model, or dequantised into a plain one.
 //!
 //! candle's reader of quantised models ignores what it does not want (biases, scaled rotary
-//! embeddings, experts in the new layout); here such files are refused by name. The tokenizer
-//! inside the file is left to [`crate::text`].
+//! embeddings, experts in the new layout); here such files are refused by name, or by
+//! [`super::candle_limits`] where our decoder can run them. The tokenizer inside the file is left to
+//! [`crate::text`].
 
 use std::{
     collections::HashMap,
@@ -21,15 +22,18 @@ use candle_nn::{Init, var_builder::SimpleBackend};
 use candle_transformers::models::quantized_llama;
 
 use super::{
+    candle_limits,
     config::Config,
     forward::Forward,
     gguf_metadata::Metadata,
+    rope::RopeScaling,
     tensors::{self, TensorSpec},
 };
 use crate::error::EngineError;
 
-/// The table of a scaled rotary embedding (Llama 3.1 and later).
-const ROPE_TABLE: &str = "rope_freqs.weight";
+/// A number for each rotary frequency to be divided by: Llama 3's scaling (3.1 and later), computed
+/// by the program that wrote the file.
+pub(super) const ROPE_DIVISORS: &str = "rope_freqs.weight";
 
 /// An open file: its metadata and the place of its tensors.
 pub struct Gguf {
@@ -66,13 +70,14 @@ impl Gguf {
             values: &content.metadata,
         }
         .config(&content)?;
-        let gguf = Self {
+        let mut gguf = Self {
             path: path.to_owned(),
             model: model.to_owned(),
             content,
             config,
         };
         gguf.check_tensors()?;
+        gguf.read_rope_divisors()?;
         Ok(gguf)
     }
 
@@ -107,7 +112,11 @@ impl Gguf {
     }
 
     /// candle's quantised model over the weights as they are.
+    ///
+    /// # Errors
+    /// A damaged file, or a shape that candle's model would compute wrongly.
     pub fn as_stored(self, device: &Device) -> Result<Forward, EngineError> {
+        candle_limits::check(&self.config, &self.model)?;
         let config = Config {
             context: self.context_as_stored(),
             ..self.config.clone()
@@ -161,20 +170,54 @@ impl Gguf {
             .content
             .tensor_infos
             .keys()
-            .filter(|name| !known.contains(name))
+            .filter(|name| !known.contains(name) && *name != ROPE_DIVISORS)
             .min()
         {
             None => Ok(()),
             Some(name) => Err(EngineError::Unsupported {
                 what: format!("model {}: tensor {name}", self.model),
-                why: if name == ROPE_TABLE {
-                    "scaled rotary embeddings in a .gguf file can't be run; use the safetensors of this model".to_owned()
-                } else {
-                    "a llama model has no such tensor here, and without it answers might be wrong"
-                        .to_owned()
-                },
+                why: "a llama model has no such tensor here, and without it answers might be wrong"
+                    .to_owned(),
             }),
         }
+    }
+
+    /// Takes the divisors of the rotary frequencies into the config, if the file has any.
+    fn read_rope_divisors(&mut self) -> Result<(), EngineError> {
+        let Some(info) = self.content.tensor_infos.get(ROPE_DIVISORS) else {
+            return Ok(());
+        };
+        let broken = |what: String| {
+            EngineError::model(&self.model, format!("tensor {ROPE_DIVISORS} {what}"))
+        };
+        if self.config.rope_scaling != RopeScaling::None {
+            return Err(EngineError::Unsupported {
+                what: format!("model {}: tensor {ROPE_DIVISORS}", self.model),
+                why: format!(
+                    "its metadata names a {} scaling too",
+                    self.config.rope_scaling.name()
+                ),
+            });
+        }
+        let (dims, half) = (info.shape.dims(), self.config.head_dim / 2);
+        if dims != [half] {
+            return Err(broken(format!("has shape {dims:?}, not [{half}]")));
+        }
+        let divisors: Vec<f32> = self
+            .content
+            .tensor(&mut self.reader()?, ROPE_DIVISORS, &Device::Cpu)
+            .and_then(|tensor| tensor.dequantize(&Device::Cpu)?.to_vec1())
+            .map_err(|error| broken(first_line(&error)))?;
+        if let Some(number) = divisors
+            .iter()
+            .find(|number| !(number.is_finite() && **number > 0.0))
+        {
+            return Err(broken(format!(
+                "holds {number}, which nothing can be divided by"
+            )));
+        }
+        self.config.rope_scaling = RopeScaling::Divided(divisors);
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use candle_core::quantized::gguf_file::{Content, Value};
 
 use super::{
     config::{Config, Family},
-    rope::RopeScaling,
+    rope::{RopeScaling, YarnRope},
 };
 use crate::error::EngineError;
 
@@ -49,6 +49,17 @@ impl Metadata<'_> {
             self.size("embedding_length")?,
             self.size("attention.head_count")?,
         );
+        let head_dim = match self.size_or_none("attention.key_length")? {
+            Some(given) => given,
+            None if hidden.is_multiple_of(heads) => hidden / heads,
+            None => {
+                return Err(self.broken(format!(
+                    "embedding_length {hidden} is not a multiple of head_count {heads}, and there is no attention.key_length"
+                )));
+            }
+        };
+        let context = self.size("context_length")?;
+        let rope_theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let config = Config {
             family: Family::Llama,
             hidden,
@@ -57,26 +68,22 @@ impl Metadata<'_> {
             layers: self.size("block_count")?,
             heads,
             kv_heads: self.size("attention.head_count_kv")?,
-            head_dim: hidden / heads,
+            head_dim,
             norm_eps: self
                 .float("attention.layer_norm_rms_epsilon")?
                 .unwrap_or(1e-5),
-            rope_theta: self.float("rope.freq_base")?.unwrap_or(10_000.0),
-            rope_scaling: RopeScaling::None,
-            context: self.size("context_length")?,
+            rope_theta,
+            rope_scaling: self.rope_scaling(rope_theta, context)?,
+            context,
             tied: !content.tensor_infos.contains_key("output.weight"),
             attention_bias: false,
         };
         config
             .check_sizes("llama.block_count", "llama.context_length")
             .map_err(|message| self.broken(message))?;
-        if !hidden.is_multiple_of(heads)
-            || !heads.is_multiple_of(config.kv_heads)
-            || !config.head_dim.is_multiple_of(2)
-            || config.head_dim == 0
-        {
+        if !heads.is_multiple_of(config.kv_heads) || !head_dim.is_multiple_of(2) {
             return Err(self.broken(format!(
-                "embedding_length {hidden}, head_count {heads} and head_count_kv {} do not divide each other",
+                "heads cannot be shared out: head_count {heads}, head_count_kv {}, of size {head_dim}",
                 config.kv_heads
             )));
         }
@@ -93,7 +100,14 @@ impl Metadata<'_> {
             "block_count",
             "attention.head_count_kv",
             "attention.layer_norm_rms_epsilon",
+            "attention.key_length",
             "rope.freq_base",
+            "rope.scaling.type",
+            "rope.scaling.factor",
+            "rope.scale_linear",
+            "rope.scaling.original_context_length",
+            // Says how the model was trained, not how it is run.
+            "rope.scaling.finetuned",
             "context_length",
         ];
         let mut keys: Vec<_> = self.values.iter().collect();
@@ -106,16 +120,16 @@ impl Metadata<'_> {
             let is_neutral = READ.contains(&name)
                 || match name {
                     "vocab_size" => number == Some(config.vocab as f64),
-                    "rope.dimension_count" | "attention.key_length" | "attention.value_length" => {
+                    "rope.dimension_count" | "attention.value_length" => {
                         number == Some(config.head_dim as f64)
                     }
-                    "rope.scaling.type" => matches!(value, Value::String(kind) if kind == "none"),
-                    "rope.scaling.factor" | "rope.scale_linear" => number == Some(1.0),
+                    "rope.scaling.attn_factor" => number == Some(1.0),
+                    // Of these, 0 is a value like any other.
+                    name if name.starts_with("rope.scaling.yarn_") => false,
                     "attention.sliding_window" => number
                         .is_some_and(|window| window == 0.0 || window >= config.context as f64),
                     "attention.causal" => matches!(value, Value::Bool(true)),
-                    // Says nothing without the scaling's own keys.
-                    "rope.scaling.original_context_length" | "tensor_data_layout" => true,
+                    "tensor_data_layout" => true,
                     _ => number == Some(0.0) || matches!(value, Value::Bool(false)),
                 };
             if !is_neutral {
@@ -130,16 +144,55 @@ impl Metadata<'_> {
         self.size("rope.dimension_count").map(|_| ())
     }
 
+    /// The scaling that the keys name, with the meaning that llama.cpp gives them.
+    fn rope_scaling(&self, theta: f64, context: usize) -> Result<RopeScaling, EngineError> {
+        const TYPE: &str = "llama.rope.scaling.type";
+        // The second is the first's older name.
+        let factor = match self.float("rope.scaling.factor")? {
+            None => self.float("rope.scale_linear")?.unwrap_or(1.0),
+            Some(given) => given,
+        };
+        let linear = if factor == 1.0 {
+            RopeScaling::None
+        } else {
+            RopeScaling::Linear { factor }
+        };
+        let Some(kind) = self.values.get(TYPE) else {
+            return Ok(linear);
+        };
+        match kind {
+            Value::String(name) if name == "none" && factor == 1.0 => Ok(RopeScaling::None),
+            Value::String(name) if name == "linear" => Ok(linear),
+            // Below 1, versions of llama.cpp differ in what attention is multiplied by.
+            Value::String(name) if name == "yarn" && factor >= 1.0 && theta > 1.0 => {
+                let original = self.size_or_none("rope.scaling.original_context_length")?;
+                let original = original.unwrap_or(context);
+                Ok(RopeScaling::Yarn(YarnRope::of_paper(factor, original)))
+            }
+            _ => Err(self.unsupported(
+                TYPE,
+                kind,
+                &format!(
+                    "none of factor 1, linear, and yarn of factor 1 and more can be run; here it is {factor}"
+                ),
+            )),
+        }
+    }
+
     fn size(&self, name: &str) -> Result<usize, EngineError> {
+        self.size_or_none(name)?
+            .ok_or_else(|| self.broken(format!("llama.{name} is missing")))
+    }
+
+    fn size_or_none(&self, name: &str) -> Result<Option<usize>, EngineError> {
         const SIZE_MAX: f64 = (1 << 24) as f64;
         let key = format!("llama.{name}");
-        let value = self
-            .values
-            .get(&key)
-            .ok_or_else(|| self.broken(format!("{key} is missing")))?;
+        let Some(value) = self.values.get(&key) else {
+            return Ok(None);
+        };
         match number(value) {
             Some(size) if (1.0..=SIZE_MAX).contains(&size) && size.fract() == 0.0 => {
-                Ok(size as usize)
+                Ok(Some(size as usize))
             }
             _ => Err(self.broken(format!("{key} is not a whole number from 1 to {SIZE_MAX}"))),
         }

@@ -65,6 +65,22 @@ pub fn open(request: &ModelRequest, runner: Runner) -> Result<Opened, EngineErro
     }
 }
 
+/// Refuses what only the other runner could run.
+pub(crate) fn check(config: &Config, runner: Runner, model: &str) -> Result<(), EngineError> {
+    match runner {
+        Runner::Candle => candle_limits::check(config, model),
+        Runner::Decoder => Ok(()),
+    }
+}
+
+/// What our decoder says to a `.gguf` file without a dtype.
+pub(crate) fn as_stored(model: &str) -> EngineError {
+    EngineError::Unsupported {
+        what: format!("model {model} as stored"),
+        why: "quantised arithmetic comes with a later chapter; add --dtype f32".to_owned(),
+    }
+}
+
 /// What is asked for, and where.
 struct Place<'a> {
     request: &'a ModelRequest,
@@ -77,7 +93,7 @@ impl Place<'_> {
     fn directory(self, dir: &Path) -> Result<Opened, EngineError> {
         let model = &self.request.name;
         let (config, config_sha256, text) = open_directory(dir, model)?;
-        self.check(&config)?;
+        check(&config, self.runner, model)?;
         let files = weights::files(dir, model)?;
         let weights = Weights::open(&files, &config, model)?;
         let sha256 = directory_sha256(config_sha256, &text, &files, model)?;
@@ -89,16 +105,13 @@ impl Place<'_> {
     fn gguf(self, path: &Path) -> Result<Opened, EngineError> {
         let model = &self.request.name;
         if self.request.dtype.is_none() {
-            return Err(EngineError::Unsupported {
-                what: format!("model {model} as stored"),
-                why: "quantised arithmetic comes with a later chapter; add --dtype f32".to_owned(),
-            });
+            return Err(as_stored(model));
         }
         let gguf = Gguf::open(path, model)?;
         let text = Text::from_gguf(model, gguf.metadata())?;
         let config = gguf.config().clone();
         check_vocabulary(&config, &text, model)?;
-        self.check(&config)?;
+        check(&config, self.runner, model)?;
         let sha256 = gguf_sha256(path, model)?;
         let dtype = self.dtype(&config, DType::F32)?;
         let held = format!("{} from {}", device::name(dtype), gguf.stored_type());
@@ -119,14 +132,6 @@ impl Place<'_> {
         let weights = Box::new(DummyWeights::new(&config, &text));
         let held = device::name(dtype).to_owned();
         Ok(self.opened(text, config, weights, dtype, sha256, held))
-    }
-
-    /// Refuses what only the other runner could run.
-    fn check(&self, config: &Config) -> Result<(), EngineError> {
-        match self.runner {
-            Runner::Candle => candle_limits::check(config, &self.request.name),
-            Runner::Decoder => Ok(()),
-        }
     }
 
     fn dtype(&self, config: &Config, stored: DType) -> Result<DType, EngineError> {

@@ -49,16 +49,19 @@ pub enum RopeScaling {
     Llama3(Llama3Rope),
     /// By wavelength, and the scores of attention too, as in the YaRN paper.
     Yarn(YarnRope),
+    /// Each is divided by its own number, as a `.gguf` file lists them: `[head_dim / 2]`.
+    Divided(Vec<f32>),
 }
 
 impl RopeScaling {
-    /// The kind, as `rope_type` names it.
+    /// The kind, as `rope_type` names it; a list has no name there.
     pub fn name(&self) -> &'static str {
         match self {
             Self::None => "default",
             Self::Linear { .. } => "linear",
             Self::Llama3(_) => "llama3",
             Self::Yarn(_) => "yarn",
+            Self::Divided(_) => "divided",
         }
     }
 }
@@ -93,6 +96,20 @@ pub struct YarnRope {
     pub attention_factor: f64,
     /// Whether the blend begins and ends at whole dimensions.
     pub truncate: bool,
+}
+
+impl YarnRope {
+    /// The scaling that has all but these two numbers from the paper.
+    pub fn of_paper(factor: f64, original_context: usize) -> Self {
+        Self {
+            factor,
+            original_context,
+            beta_fast: BETA_FAST_DEFAULT,
+            beta_slow: BETA_SLOW_DEFAULT,
+            attention_factor: yarn_attention_factor(factor, None),
+            truncate: true,
+        }
+    }
 }
 
 /// What the fields come to.
@@ -213,17 +230,16 @@ fn yarn(fields: &Fields<'_>, context: usize) -> Result<YarnRope, EngineError> {
         (None, Some(original)) => context as f64 / original as f64,
         (None, None) => return Err(fields.missing("factor")),
     };
-    let rope = YarnRope {
-        factor,
-        original_context: original.unwrap_or(context),
-        beta_fast: positive(fields, "beta_fast")?.unwrap_or(BETA_FAST_DEFAULT),
-        beta_slow: positive(fields, "beta_slow")?.unwrap_or(BETA_SLOW_DEFAULT),
-        attention_factor: match positive(fields, "attention_factor")? {
-            Some(given) => given,
-            None => yarn_attention_factor(factor, mscales(fields)?),
-        },
-        truncate: fields.flag("truncate")?.unwrap_or(true),
-    };
+    let mut rope = YarnRope::of_paper(factor, original.unwrap_or(context));
+    if let Some(mscales) = mscales(fields)? {
+        rope.attention_factor = yarn_attention_factor(factor, Some(mscales));
+    }
+    if let Some(given) = positive(fields, "attention_factor")? {
+        rope.attention_factor = given;
+    }
+    rope.beta_fast = positive(fields, "beta_fast")?.unwrap_or(rope.beta_fast);
+    rope.beta_slow = positive(fields, "beta_slow")?.unwrap_or(rope.beta_slow);
+    rope.truncate = fields.flag("truncate")?.unwrap_or(rope.truncate);
     if rope.beta_fast < rope.beta_slow {
         let message = format!(
             "yarn's beta_fast is {}, below its beta_slow of {}",
@@ -245,7 +261,7 @@ fn mscales(fields: &Fields<'_>) -> Result<Option<(f64, f64)>, EngineError> {
 
 /// What YaRN multiplies cosine and sine by: `0.1 ln(factor) + 1` (the paper's equation 22, as a
 /// square root), or the quotient of two such terms weighted by the mscales.
-pub(super) fn yarn_attention_factor(factor: f64, mscales: Option<(f64, f64)>) -> f64 {
+fn yarn_attention_factor(factor: f64, mscales: Option<(f64, f64)>) -> f64 {
     let term = |weight: f64| {
         if factor <= 1.0 {
             1.0

@@ -106,10 +106,15 @@ pub fn inverse_frequencies(config: &Config) -> Vec<f32> {
             .map(|frequency| llama3(*frequency, rope))
             .collect(),
         RopeScaling::Yarn(rope) => {
-            let (low, high) = yarn_range(rope, config.head_dim, config.rope_theta);
-            let blend = |(pair, frequency)| yarn(frequency, pair, rope.factor as f32, low, high);
+            let (low, span) = yarn_range(rope, config.head_dim, config.rope_theta);
+            let blend = |(pair, frequency)| yarn(frequency, pair, rope.factor as f32, low, span);
             plain.into_iter().enumerate().map(blend).collect()
         }
+        RopeScaling::Divided(divisors) => plain
+            .iter()
+            .zip(divisors)
+            .map(|(frequency, divisor)| frequency / divisor)
+            .collect(),
     }
 }
 
@@ -141,8 +146,8 @@ fn llama3(frequency: f32, rope: &Llama3Rope) -> f32 {
     }
 }
 
-/// The pairs, counted in fractions, between which YaRN blends: the one that turns `beta_fast` times
-/// within the original context, and the one that turns `beta_slow` times.
+/// Where YaRN blends, in pairs and fractions of them: from the pair that turns `beta_fast` times within
+/// the original context, over a span to the one that turns `beta_slow` times.
 fn yarn_range(rope: &YarnRope, head_dim: usize, theta: f64) -> (f32, f32) {
     let dim = head_dim as f64;
     let pair_that_turns =
@@ -156,15 +161,15 @@ fn yarn_range(rope: &YarnRope, head_dim: usize, theta: f64) -> (f32, f32) {
     }
     // The upper bound counts channels, not pairs: transformers and llama.cpp both have it so.
     (low, high) = (low.max(0.0), high.min(dim - 1.0));
-    // An empty range would divide by zero.
-    if low == high {
-        high += 0.001;
-    }
-    (low as f32, high as f32)
+    // An empty span would divide by zero.
+    let span = if low == high { 0.001 } else { high - low };
+    (low as f32, span as f32)
 }
 
-fn yarn(frequency: f32, pair: usize, factor: f32, low: f32, high: f32) -> f32 {
-    let divided = ((pair as f32 - low) / (high - low)).clamp(0.0, 1.0);
-    let kept = 1.0 - divided;
-    1.0 / (factor * (1.0 / frequency)) * divided + frequency * kept
+/// In the order in which transformers rounds: near the end of the blend little is kept, and another
+/// order would show.
+fn yarn(frequency: f32, pair: usize, factor: f32, low: f32, span: f32) -> f32 {
+    let kept = 1.0 - ((pair as f32 - low) / span).clamp(0.0, 1.0);
+    let divided = 1.0 / (factor * (1.0 / frequency));
+    divided * (1.0 - kept) + frequency * kept
 }

@@ -159,6 +159,13 @@ pub fn add_tokenizer(made: &mut Made) {
     );
 }
 
+/// A scaling of the rotary embedding.
+pub fn scale(made: &mut Made, kind: &str, factor: f32) {
+    let kind = Value::String(kind.to_owned());
+    set(made, "llama.rope.scaling.type", kind);
+    set(made, "llama.rope.scaling.factor", Value::F32(factor));
+}
+
 pub fn set(made: &mut Made, key: &str, value: Value) {
     made.metadata.insert(key.to_owned(), value);
 }

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, fs};
 
 use contracts::run::Dtype as WeightDtype;
-use engine::{inspect, model};
+use engine::{
+    inspect,
+    model::{self, open::Runner},
+};
 use safetensors::Dtype;
 use serde_json::{Map, Value, json};
 
@@ -177,6 +180,12 @@ fn sixteen_bits_in_memory_come_near_where_they_can_be_run() {
                         && error.ends_with("chapter 3 and later can"),
                     "{error}"
                 );
+                let seen = inspect::inspect_as(
+                    vector(name).0.to_str().unwrap(),
+                    Some(dtype),
+                    Some(Runner::Candle),
+                );
+                assert_eq!(one_line(&seen.err().unwrap()), error, "{error}");
                 continue;
             }
             let mut loaded = loaded.unwrap();

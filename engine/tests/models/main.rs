@@ -7,5 +7,6 @@ mod gguf_file;
 mod hub;
 mod loading;
 mod refusals;
+mod rope;
 #[path = "../support/mod.rs"]
 mod support;

@@ -3,13 +3,13 @@
 
 use std::fs;
 
-use engine::inspect;
+use engine::{inspect, model::open::Runner};
 use safetensors::Dtype;
 use serde_json::{Value, json};
 
 use crate::{
     loading::{as_mistral, old_form},
-    support::{Copy, first_logits, load_error, vector},
+    support::{Copy, first_logits, load_error, one_line, vector},
 };
 
 #[test]
@@ -247,8 +247,13 @@ fn what_only_candles_models_cannot_run_is_refused_there_and_says_what_can() {
                 && error.ends_with("candle's own model can't; chapter 3 and later can"),
             "{name} {value}: {error}"
         );
-        // A look at the model does not know the chapter, and lets pass what some chapter can run.
-        inspect::inspect(copy.path().to_str().unwrap()).unwrap();
+        // A look at the model refuses it too where the chapter is known, and lets pass what some chapter can run.
+        let look = |runner| inspect::inspect_as(copy.path().to_str().unwrap(), None, runner);
+        let seen = look(Some(Runner::Candle)).err().unwrap();
+        assert_eq!(one_line(&seen), error);
+        for runner in [None, Some(Runner::Decoder)] {
+            look(runner).unwrap();
+        }
     }
 }
 
