@@ -172,7 +172,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
-        runner: Some(Runner::Ours),
+        runner: Some(Runner::Decoder),
         build: ch03_own_forward::build,
     },
     Chapter {
@@ -182,7 +182,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
-        runner: Some(Runner::Ours),
+        runner: Some(Runner::Decoder),
         build: ch04_kv_cache::build,
     },
     Chapter {
@@ -192,7 +192,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
-        runner: Some(Runner::Ours),
+        runner: Some(Runner::Decoder),
         build: ch05_static_batching::build,
     },
     Chapter {
@@ -202,7 +202,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
-        runner: Some(Runner::Ours),
+        runner: Some(Runner::Decoder),
         build: ch09_continuous_batching::build,
     },
     Chapter {
