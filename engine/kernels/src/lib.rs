@@ -4,17 +4,21 @@
 //! Everything rests on one primitive, [`tile`](crate::tile): a few rows times a panel of 32
 //! outputs, summed strictly in the order of the inner dimension. A row's result therefore depends
 //! neither on the rows beside it nor on the number of threads. The crate knows no model, no candle
-//! and no file; all of its `unsafe` is in `arena`, `pool` and `tile`.
+//! and no file. Its `unsafe` is in `arena`, `pool`, `tile` and `simd`, and where tasks are handed
+//! `disjoint` parts of one output.
 
 pub mod arena;
 pub mod attention;
+mod disjoint;
 pub mod element;
+mod exp;
 pub mod isa;
 pub mod kv;
 pub mod matmul;
 pub mod matrix;
 pub mod pool;
 pub mod rows;
+mod simd;
 mod tile;
 
 use isa::Isa;
