@@ -125,14 +125,6 @@ impl<'a> Part<'a> {
         }
     }
 
-    pub fn reborrow(&mut self) -> Part<'_> {
-        Part {
-            max: self.max,
-            sum: self.sum,
-            values: self.values,
-        }
-    }
-
     /// Adds the positions of `other`, which come after this part's.
     ///
     /// A row that sees none of them has the largest score -∞, the sum 0 and values 0: it keeps

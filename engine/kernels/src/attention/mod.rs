@@ -146,34 +146,38 @@ impl Step<'_> {
         scratch.sum.resize(size, 0.0);
         scratch.part.resize(size, 0.0);
         let queries = self.queries(unit, &mut scratch.queries);
-        let chunk = |index: usize, scores: &mut Vec<f32>, mut part: Part<'_>| {
-            let chunk = Chunk {
-                kv: self.kv,
-                layer: self.layer,
-                head: unit.head,
-                blocks: self.spans[unit.span].blocks,
-                first: index * CHUNK,
-            };
-            chunk.attend(self.cpu.isa, &queries, scores, &mut part);
-        };
+        let (isa, scores) = (self.cpu.isa, &mut scratch.scores);
         if let Some(first) = unit.slot {
             for index in task.chunks.clone() {
                 let slot = first + index;
                 // SAFETY: each chunk of a split unit has a slot of its own, and belongs to one task,
                 // which the pool runs once.
                 let part = unsafe { shared.part(slot * size..(slot + 1) * size) };
-                chunk(index, &mut scratch.scores, Part::of(part, shape, unit.rows));
+                let mut part = Part::of(part, shape, unit.rows);
+                self.chunk(unit, index)
+                    .attend(isa, &queries, scores, &mut part);
             }
             return;
         }
         let mut sum = Part::of(&mut scratch.sum, shape, unit.rows);
-        chunk(0, &mut scratch.scores, sum.reborrow());
+        let mut part = Part::of(&mut scratch.part, shape, unit.rows);
+        self.chunk(unit, 0).attend(isa, &queries, scores, &mut sum);
         for index in 1..task.chunks.end {
-            let mut part = Part::of(&mut scratch.part, shape, unit.rows);
-            chunk(index, &mut scratch.scores, part.reborrow());
-            sum.merge(self.cpu.isa, &part);
+            self.chunk(unit, index)
+                .attend(isa, &queries, scores, &mut part);
+            sum.merge(isa, &part);
         }
         self.finish(unit, &sum, out);
+    }
+
+    fn chunk(&self, unit: &Unit, index: usize) -> Chunk<'_> {
+        Chunk {
+            kv: self.kv,
+            layer: self.layer,
+            head: unit.head,
+            blocks: self.spans[unit.span].blocks,
+            first: index * CHUNK,
+        }
     }
 
     /// The unit's query rows, scaled, and what each of them may see.
