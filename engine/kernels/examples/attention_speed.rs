@@ -29,7 +29,7 @@ fn main() -> std::io::Result<()> {
         .nth(1)
         .and_then(|threads| threads.parse().ok());
     let cpu = Cpu::new(threads.unwrap_or(2))?;
-    println!("{:?}, {} threads", cpu.isa, cpu.pool.threads());
+    println!("{}, {} threads", cpu.isa, cpu.pool.threads());
     let mut kv = KvBlocks::new(SHAPE, CONTEXT / 32 + 1)?;
     let blocks: Vec<u32> = (0..17).collect();
     let width = (HEADS + 2 * SHAPE.kv_heads) * SHAPE.head_dim;

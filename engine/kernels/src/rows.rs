@@ -4,8 +4,8 @@
 
 use crate::{
     Cpu,
-    disjoint::Disjoint,
     exp::exp,
+    parts::Parts,
     simd::{WIDTH, fold, multiply_add, per_isa},
 };
 
@@ -106,7 +106,7 @@ fn for_rows(cpu: &Cpu, out: &mut [f32], width: usize, work: &(dyn Fn(usize, &mut
     }
     let rows = out.len() / width;
     let size = rows.div_ceil(cpu.pool.threads() * PARTS_PER_THREAD);
-    let out = Disjoint::new(out);
+    let out = Parts::new(out);
     cpu.pool.run(rows.div_ceil(size), &|part| {
         let (first, end) = (part * size, rows.min((part + 1) * size));
         // SAFETY: rows of different parts are different ones, and the pool runs each part once.

@@ -40,16 +40,16 @@ macro_rules! per_isa {
             fn avx2($($arg: $type),*) $(-> $out)? {
                 $body::<true>($($arg),*)
             }
-            match isa {
-                // SAFETY: a `Cpu` names only an instruction set that this machine has.
+            match isa.kind() {
+                // SAFETY: an `Isa` of this kind exists only where the machine has the instructions.
                 #[cfg(target_arch = "x86_64")]
-                $crate::isa::Isa::Avx512 => unsafe { avx512($($arg),*) },
-                // SAFETY: as above.
+                $crate::isa::Kind::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: see above.
                 #[cfg(target_arch = "x86_64")]
-                $crate::isa::Isa::Avx2 => unsafe { avx2($($arg),*) },
+                $crate::isa::Kind::Avx2 => unsafe { avx2($($arg),*) },
                 // Part of every 64-bit ARM.
                 #[cfg(target_arch = "aarch64")]
-                $crate::isa::Isa::Neon => $body::<true>($($arg),*),
+                $crate::isa::Kind::Neon => $body::<true>($($arg),*),
                 _ => $body::<false>($($arg),*),
             }
         }

@@ -13,8 +13,8 @@ use std::cell::RefCell;
 
 use crate::{
     Cpu,
-    disjoint::Disjoint,
     kv::{BLOCK, KvBlocks, Place},
+    parts::Parts,
 };
 use chunk::{Chunk, Part, Queries};
 use plan::{CHUNK, Plan, Task, Unit};
@@ -91,11 +91,11 @@ pub fn attend(
     };
     let group = heads / shape.kv_heads;
     let plan = Plan::new(spans, shape.kv_heads, group, cpu.pool.threads());
-    let out = Disjoint::new(out);
+    let out = Parts::new(out);
     PARTS.with_borrow_mut(|parts| {
         let size = Part::floats(&shape);
         parts.resize(parts.len().max(plan.slots * size), 0.0);
-        let shared = Disjoint::new(parts.as_mut_slice());
+        let shared = Parts::new(parts.as_mut_slice());
         cpu.pool.run(plan.tasks.len(), &|task| {
             SCRATCH.with_borrow_mut(|scratch| {
                 step.task(&plan, &plan.tasks[task], scratch, &shared, &out)
@@ -137,8 +137,8 @@ impl Step<'_> {
         plan: &Plan,
         task: &Task,
         scratch: &mut Scratch,
-        shared: &Disjoint<'_, f32>,
-        out: &Disjoint<'_, f32>,
+        shared: &Parts<'_, f32>,
+        out: &Parts<'_, f32>,
     ) {
         let unit = &plan.units[task.unit];
         let shape = &self.kv.shape;
@@ -201,7 +201,7 @@ impl Step<'_> {
     }
 
     /// Writes a unit's rows of `out`.
-    fn finish(&self, unit: &Unit, sum: &Part<'_>, out: &Disjoint<'_, f32>) {
+    fn finish(&self, unit: &Unit, sum: &Part<'_>, out: &Parts<'_, f32>) {
         let hd = self.kv.shape.head_dim;
         for r in 0..unit.rows {
             let (token, head) = unit.row(r);

@@ -176,11 +176,6 @@ impl Case {
     }
 }
 
-/// Every instruction set of this machine.
-fn isas() -> Vec<Isa> {
-    vec![Isa::Portable]
-}
-
 fn cpu(isa: Isa, threads: usize) -> Cpu {
     Cpu::with_isa(isa, threads).unwrap()
 }
@@ -219,11 +214,11 @@ proptest! {
     #[test]
     fn agrees_with_a_plain_loop(case in case(), threads in 1_usize..=4) {
         let truth = case.truth();
-        for isa in isas() {
+        for isa in Isa::available() {
             let out = case.run(&cpu(isa, threads));
             prop_assert_eq!(out.len(), truth.len());
             for (i, (out, truth)) in out.iter().zip(&truth).enumerate() {
-                prop_assert!((f64::from(*out) - truth).abs() < 2e-5, "{isa:?} at {i}: {out}, not {truth}");
+                prop_assert!((f64::from(*out) - truth).abs() < 2e-5, "{isa} at {i}: {out}, not {truth}");
             }
         }
     }
@@ -232,7 +227,7 @@ proptest! {
     #[test]
     fn company_threads_and_steps_change_no_bit(mut case in case(), threads in 2_usize..=4) {
         case.shape.layers = 1;
-        for isa in isas() {
+        for isa in Isa::available() {
             let together = case.run(&cpu(isa, 1));
             prop_assert_eq!(&case.run(&cpu(isa, threads)), &together);
             let one = cpu(isa, threads);
@@ -264,7 +259,7 @@ fn long_contexts_are_split_and_merged() {
                 seed: start as u64,
             };
             let truth = case.truth();
-            for isa in isas() {
+            for isa in Isa::available() {
                 let out = case.run(&cpu(isa, 1));
                 assert_eq!(case.run(&cpu(isa, 3)), out);
                 for (out, truth) in out.iter().zip(&truth) {
@@ -284,7 +279,7 @@ fn scores_of_hundreds_overflow_nothing() {
         head_dim: 2,
     };
     let blocks: Vec<u32> = (0..10).collect();
-    for isa in isas() {
+    for isa in Isa::available() {
         let mut kv = KvBlocks::new(shape, 10).unwrap();
         let qkv: Vec<f32> = (0..300)
             .flat_map(|p| {

@@ -5,14 +5,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::isa::Isa;
 
-/// Every instruction set of this machine.
-fn isas() -> Vec<Isa> {
-    vec![Isa::Portable]
-}
-
 /// One thread, and several.
 fn cpus() -> Vec<Cpu> {
-    let isas = isas().into_iter().flat_map(|isa| [(isa, 1), (isa, 3)]);
+    let isas = Isa::available()
+        .into_iter()
+        .flat_map(|isa| [(isa, 1), (isa, 3)]);
     isas.map(|(isa, threads)| Cpu::with_isa(isa, threads).unwrap())
         .collect()
 }
