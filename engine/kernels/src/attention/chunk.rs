@@ -12,8 +12,8 @@ use crate::{
 
 /// Query rows of a tile.
 pub(super) struct Queries<'a> {
-    /// `[head_dim][rows]`, scaled.
-    pub packed: &'a [f32],
+    /// `[rows][head_dim]`, divided by √head_dim.
+    pub scaled: &'a [f32],
     pub rows: usize,
     /// Positions that each row may see.
     pub seen: [usize; ROWS_MAX],
@@ -50,13 +50,14 @@ impl Chunk<'_> {
             .map(|seen| seen.saturating_sub(self.first).min(CHUNK));
         let positions = seen[q.rows - 1]; // the last row sees most
         scores.resize(ROWS_MAX * CHUNK, 0.0);
+        let depth = self.kv.shape.head_dim;
         for first in (0..positions).step_by(BLOCK) {
             let left = Left {
-                data: q.packed,
-                row: 1,
-                step: q.rows,
+                data: q.scaled,
+                row: depth,
+                step: 1,
             };
-            let (depth, keys) = (self.kv.shape.head_dim, self.kv.keys(self.place(first)));
+            let keys = self.kv.keys(self.place(first));
             tile(
                 isa,
                 q.rows,

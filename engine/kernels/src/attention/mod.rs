@@ -181,20 +181,20 @@ impl Step<'_> {
     }
 
     /// The unit's query rows, scaled, and what each of them may see.
-    fn queries<'s>(&self, unit: &Unit, packed: &'s mut Vec<f32>) -> Queries<'s> {
+    fn queries<'s>(&self, unit: &Unit, scaled: &'s mut Vec<f32>) -> Queries<'s> {
         let hd = self.kv.shape.head_dim;
         let width = (self.heads + 2 * self.kv.shape.kv_heads) * hd;
         let scale = 1.0 / (hd as f32).sqrt();
-        packed.resize(hd * unit.rows, 0.0);
-        for r in 0..unit.rows {
+        scaled.resize(hd * unit.rows, 0.0);
+        for (r, scaled) in scaled.chunks_exact_mut(hd).enumerate() {
             let (token, head) = unit.row(r);
             let query = &self.qkv[token * width + head * hd..][..hd];
-            for (d, q) in query.iter().enumerate() {
-                packed[d * unit.rows + r] = q * scale;
+            for (scaled, q) in scaled.iter_mut().zip(query) {
+                *scaled = q * scale;
             }
         }
         Queries {
-            packed,
+            scaled,
             rows: unit.rows,
             seen: unit.seen(),
         }
