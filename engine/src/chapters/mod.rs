@@ -167,6 +167,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Decoder),
         build: ch03_own_forward::build,
     },
     Chapter {
@@ -176,6 +177,7 @@ pub const TABLE: &[Chapter] = &[
         streams: true,
         same_tokens: true,
         hidden: false,
+        runner: Some(Runner::Decoder),
         build: ch04_kv_cache::build,
     },
     Chapter {
