@@ -12,7 +12,6 @@ use engine::{
     inspect,
     model::{
         self, ModelRequest,
-        config::Config,
         forward::Forward,
         gguf::Gguf,
         open::{self, Runner},
@@ -24,6 +23,7 @@ use engine::{
 
 use crate::{
     gguf_file::{Made, add, add_tokenizer, made, scale, set},
+    own_decoder::{llama3_config, llama3_divisors},
     support::{self, TOLERANCE, greedy, largest_difference, one_line, vector},
 };
 
@@ -291,21 +291,7 @@ fn what_cannot_be_run_right_is_refused_by_name() {
 
 #[test]
 fn scaled_files_are_read_and_candle_refuses_them() {
-    let llama3 = Config::parse(
-        &fs::read(vector("tiny-llama-llama3").0.join("config.json")).unwrap(),
-        "tiny",
-    )
-    .unwrap();
-    let plain = Config {
-        rope_scaling: RopeScaling::None,
-        ..llama3.clone()
-    };
-    // As the converter of llama.cpp has it: plain frequencies over scaled ones.
-    let divisors: Vec<f32> = inverse_frequencies(&plain)
-        .iter()
-        .zip(inverse_frequencies(&llama3))
-        .map(|(plain, scaled)| plain / scaled)
-        .collect();
+    let divisors = llama3_divisors();
     type Edit = Box<dyn Fn(&mut Made)>;
     let cases: [(Edit, RopeScaling); 4] = [
         (
@@ -362,7 +348,7 @@ fn scaled_files_are_read_and_candle_refuses_them() {
         if let RopeScaling::Divided(_) = scaling {
             for (ours, theirs) in inverse_frequencies(&config)
                 .iter()
-                .zip(inverse_frequencies(&llama3))
+                .zip(inverse_frequencies(&llama3_config()))
             {
                 assert!((ours / theirs - 1.0).abs() < 1e-6, "{ours}, not {theirs}");
             }

@@ -6,6 +6,7 @@ mod gguf;
 mod gguf_file;
 mod hub;
 mod loading;
+mod own_decoder;
 mod refusals;
 mod rope;
 #[path = "../support/mod.rs"]
