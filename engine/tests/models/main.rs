@@ -4,9 +4,12 @@
 
 mod gguf;
 mod gguf_file;
+mod gguf_rope;
 mod hub;
 mod loading;
+mod own_decoder;
 mod refusals;
+mod refused_configs;
 mod rope;
 #[path = "../support/mod.rs"]
 mod support;
