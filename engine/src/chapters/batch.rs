@@ -63,7 +63,12 @@ impl Model {
             let affordable = KV_BYTES_MAX / InPlace::position_bytes(&decoder).max(1);
             rows.saturating_mul(decoder.context()).min(affordable)
         });
-        let cache = InPlace::new(&decoder, positions)?;
+        let cache = InPlace::new(&decoder, positions).map_err(|error| match kv_tokens {
+            Some(asked) => {
+                EngineError::bad_input("option", format!("{KV_TOKENS} is {asked}: {error}"))
+            }
+            None => error,
+        })?;
         // An answer that may use "the rest of the context" must fit into the memory, too.
         let longest = u32::try_from(cache.positions()).unwrap_or(u32::MAX);
         facts.context_tokens = facts.context_tokens.min(longest);

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::{
     TOGETHER,
-    support::{Case, build, build_with, greedy, vector, vectors},
+    support::{Case, build, build_with, greedy, one_line, try_build, vector, vectors},
 };
 
 /// A request of a random session.
@@ -248,6 +248,31 @@ fn what_the_memory_can_never_hold_is_refused_and_what_fills_it_is_not() {
             assert_eq!(result.unwrap().output_ids.len(), 14, "{chapter}");
         }
     }
+}
+
+#[test]
+fn options_that_cannot_be_are_refused_by_name() {
+    let (dir, _) = tiny_llama();
+    let line = |chapter, option, value| {
+        let error = try_build(chapter, &dir, &[(option, value)]).err().unwrap();
+        one_line(&error)
+    };
+    for chapter in TOGETHER {
+        assert_eq!(
+            line(chapter, "kv_tokens", 0),
+            "option: kv_tokens is \"0\" and must be a number of at least 1"
+        );
+        let too_many = line(chapter, "kv_tokens", usize::MAX);
+        assert!(
+            too_many.starts_with("option: kv_tokens is 1844"),
+            "{too_many}"
+        );
+    }
+    // A full company leaves no room for a prompt.
+    assert_eq!(
+        line("ch09", "max_step_tokens", 32),
+        "option: max_step_tokens is \"32\" and must be a number of at least 33"
+    );
 }
 
 #[test]
