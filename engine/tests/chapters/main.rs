@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod answers;
+mod distribution;
 mod requests;
+mod sampling;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -38,7 +40,7 @@ fn of_request(
     let (mut texts, mut results) = (Vec::new(), Vec::new());
     for event in events {
         match event {
-            StepEvent::Token { id, text } if id == wanted => {
+            StepEvent::Token { id, text, .. } if id == wanted => {
                 assert!(results.is_empty(), "a token after the end");
                 texts.push(text);
             }
