@@ -17,7 +17,7 @@ use std::{
 };
 
 use contracts::{
-    generate::{GenerateResult, SamplingParams},
+    generate::{GenerateResult, SamplingParams, TokenLogprobs},
     run::ModelFacts,
 };
 use tokio::sync::{mpsc, watch};
@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     chapters::{Engine, RequestId, StepEvent},
     error::EngineError,
-    text::Input,
+    text::{Input, Text},
 };
 
 /// Requests that an engine holds at most, the one in work included; more are refused at once.
@@ -57,8 +57,13 @@ pub enum Ceiling {
 pub enum Event {
     /// Checked and queued: from here on only a fault of the engine's can make it fail.
     Accepted,
-    /// One more piece of text, not empty.
-    Text(String),
+    /// One more token: its text, its log probabilities, or both. Without either there is no event.
+    Token {
+        /// Text that is complete with it.
+        text: String,
+        /// How likely it was, if asked for.
+        logprobs: Option<TokenLogprobs>,
+    },
     /// Nothing more comes.
     Ended(Result<Box<GenerateResult>, EngineError>),
 }
@@ -69,9 +74,18 @@ pub enum Phase {
     /// The model is not there yet.
     Loading,
     /// It takes requests.
-    Ready(Arc<ModelFacts>),
+    Ready(Arc<Ready>),
     /// It could not load, or it died: one line that says why. Nothing leads out of here.
     Failed(Arc<str>),
+}
+
+/// What an engine has loaded.
+#[derive(Debug)]
+pub struct Ready {
+    /// What it says of its model.
+    pub facts: ModelFacts,
+    /// Its tokenizer, for those who write about tokens.
+    pub text: Text,
 }
 
 /// Why a request was not even handed over.
@@ -195,7 +209,10 @@ impl Worker {
             .spawn(move || {
                 let outcome = catch_unwind(AssertUnwindSafe(|| {
                     let engine = build()?;
-                    publish.send_replace(Phase::Ready(Arc::new(engine.facts().clone())));
+                    publish.send_replace(Phase::Ready(Arc::new(Ready {
+                        facts: engine.facts().clone(),
+                        text: engine.text().clone(),
+                    })));
                     serve(engine, inbox);
                     Ok(())
                 }));
@@ -363,11 +380,11 @@ fn admit(engine: &mut dyn Engine, id: RequestId, mut ask: Ask) -> Result<(), Eng
 
 fn deliver(live: &mut HashMap<RequestId, Reply>, event: StepEvent) {
     match event {
-        StepEvent::Token { id, text } => {
+        StepEvent::Token { id, text, logprobs } => {
             if let Some(reply) = live.get(&id) {
                 reply.begin();
-                if !text.is_empty() {
-                    let _ = reply.events.send(Event::Text(text));
+                if !text.is_empty() || logprobs.is_some() {
+                    let _ = reply.events.send(Event::Token { text, logprobs });
                 }
             }
         }

@@ -20,7 +20,7 @@ mod sequence;
 use std::{collections::BTreeMap, time::Instant};
 
 use contracts::{
-    generate::{GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams},
+    generate::{GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams, TokenLogprobs},
     host::ChapterFacts,
     run::ModelFacts,
 };
@@ -83,13 +83,15 @@ pub trait Engine: Send {
 /// What a step brought.
 #[derive(Debug)]
 pub enum StepEvent {
-    /// One more token. `text` is what became complete with it, often empty inside a character.
-    /// All texts of a request, joined, are the text of its result.
+    /// One more token. `text` is what became complete with it, often empty inside a character or
+    /// what may become a stop string. All texts of a request, joined, are the text of its result.
     Token {
         /// Whose.
         id: RequestId,
         /// Text that is complete now.
         text: String,
+        /// How likely the token was, if asked for.
+        logprobs: Option<TokenLogprobs>,
     },
     /// The request has ended; nothing more comes for it.
     Finished {
@@ -274,6 +276,10 @@ fn admit(
     if let Some(id) = input_ids.iter().find(|id| **id as usize >= vocab) {
         let message = format!("token id {id} is not below the model's vocabulary of {vocab}");
         return Err(EngineError::bad_input("prompt", message));
+    }
+    if let Some(id) = params.logit_bias.keys().find(|id| **id as usize >= vocab) {
+        let message = format!("token id {id} is not below the model's vocabulary of {vocab}");
+        return Err(EngineError::bad_input("logit_bias", message));
     }
     let (max_tokens, context_tokens) = (params.max_tokens as usize, limits.context);
     if input_ids.len() + max_tokens > context_tokens {

@@ -4,7 +4,9 @@
 
 mod answers;
 mod company;
+mod distribution;
 mod requests;
+mod sampling;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -42,7 +44,7 @@ fn of_request(
     let (mut texts, mut results) = (Vec::new(), Vec::new());
     for event in events {
         match event {
-            StepEvent::Token { id, text } if id == wanted => {
+            StepEvent::Token { id, text, .. } if id == wanted => {
                 assert!(results.is_empty(), "a token after the end");
                 texts.push(text);
             }

@@ -242,10 +242,18 @@ fn what_cannot_be_is_refused_before_any_work() {
             (
                 Input::Ids(vec![5]),
                 SamplingParams {
-                    min_p: 0.5,
+                    min_p: 1.5,
                     ..greedy(1)
                 },
-                "min_p: this chapter does not do it yet; leave it out".to_owned(),
+                "min_p: 1.5 is not from 0 to 1".to_owned(),
+            ),
+            (
+                Input::Ids(vec![5]),
+                SamplingParams {
+                    logit_bias: [(512, 1.0)].into(),
+                    ..greedy(1)
+                },
+                "logit_bias: token id 512 is not below the model's vocabulary of 512".to_owned(),
             ),
             (
                 Input::Ids(vec![5, 512]),
