@@ -6,14 +6,8 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
-use candle_nn::{Init, var_builder::SimpleBackend};
-use kernels::{
-    Cpu,
-    arena::Arena,
-    element::{Dtype, Element},
-    matrix::Matrix,
-};
+use candle_core::{DType, Device, Tensor};
+use kernels::{Cpu, arena::Arena, element::Dtype, matrix::Matrix};
 
 use super::{
     Decoder, Heads,
@@ -28,17 +22,15 @@ use crate::{
     model::{
         config::{Config, Family},
         rope_table::RopeTable,
+        rows::{NO_INIT, Rows},
         tensors::{self, EMBEDDING, FINAL_NORM, HEAD},
     },
 };
 
-/// What a missing tensor would start from: none is missing, and the sources look at none of it.
-const NO_INIT: Init = Init::Const(0.0);
-
 /// Makes the decoder; `weights` holds all of [`tensors::expected`].
 pub(super) fn decoder(
     config: &Config,
-    weights: &dyn SimpleBackend,
+    weights: &dyn Rows,
     dtype: DType,
     backend: Backend,
 ) -> Result<Decoder, EngineError> {
@@ -146,7 +138,7 @@ fn matrices(config: &Config) -> impl Iterator<Item = (usize, usize)> {
 
 struct Loader<'a> {
     config: &'a Config,
-    weights: &'a dyn SimpleBackend,
+    weights: &'a dyn Rows,
     dtype: DType,
     place: Place,
 }
@@ -219,12 +211,11 @@ impl Loader<'_> {
                 })?;
                 let mut first = 0;
                 for Part { weight, rows } in parts {
-                    let shape = (*rows, columns).into();
-                    let tensor =
-                        self.weights
-                            .get(shape, weight, NO_INIT, self.dtype, &Device::Cpu)?;
-                    fill(&mut matrix, first, &tensor)?;
-                    first += rows;
+                    self.weights
+                        .rows(weight, (*rows, columns), &mut |some: &[f32]| {
+                            matrix.fill(first, some);
+                            first += some.len() / columns;
+                        })?;
                 }
                 if let Some(bias) = biases {
                     matrix.set_bias(bias);
@@ -292,26 +283,4 @@ impl Loader<'_> {
             .get(len.into(), name, NO_INIT, DType::F32, &Device::Cpu)?;
         Ok(tensor.to_vec1()?)
     }
-}
-
-/// Packs a tensor's rows, without another copy of it.
-fn fill(matrix: &mut Matrix, first: usize, tensor: &Tensor) -> candle_core::Result<()> {
-    let (storage, layout) = tensor.storage_and_layout();
-    match (&*storage, layout.contiguous_offsets()) {
-        (Storage::Cpu(CpuStorage::F32(all)), Some((start, end))) => {
-            pack(matrix, first, all.get(start..end))
-        }
-        (Storage::Cpu(CpuStorage::F16(all)), Some((start, end))) => {
-            pack(matrix, first, all.get(start..end))
-        }
-        (Storage::Cpu(CpuStorage::BF16(all)), Some((start, end))) => {
-            pack(matrix, first, all.get(start..end))
-        }
-        _ => candle_core::bail!("weights {tensor} are not contiguous floats"),
-    }
-    Ok(())
-}
-
-fn pack<E: Element>(matrix: &mut Matrix, first: usize, rows: Option<&[E]>) {
-    matrix.fill(first, rows.unwrap_or_default());
 }

@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use super::{
     config::{Config, Family},
     rope::RopeScaling,
+    rows::Rows,
     tensors::{EMBEDDING, FINAL_NORM, HEAD},
 };
 use crate::{error::EngineError, text::Text};
@@ -184,6 +185,8 @@ impl DummyWeights {
         }
     }
 }
+
+impl Rows for DummyWeights {}
 
 impl SimpleBackend for DummyWeights {
     fn get(

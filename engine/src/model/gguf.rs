@@ -27,6 +27,7 @@ use super::{
     forward::Forward,
     gguf_metadata::Metadata,
     rope::RopeScaling,
+    rows::Rows,
     tensors::{self, TensorSpec},
 };
 use crate::error::EngineError;
@@ -250,6 +251,8 @@ impl Dequantised {
         }
     }
 }
+
+impl Rows for Dequantised {}
 
 impl SimpleBackend for Dequantised {
     fn get(

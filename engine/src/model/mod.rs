@@ -19,6 +19,7 @@ pub mod identity;
 pub mod open;
 pub mod rope;
 pub mod rope_table;
+pub mod rows;
 pub mod source;
 pub mod tensors;
 pub mod weights;

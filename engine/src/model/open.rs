@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use candle_core::{DType, Device};
-use candle_nn::var_builder::SimpleBackend;
 use contracts::run::ModelFacts;
 
 use super::{
@@ -15,6 +14,7 @@ use super::{
     facts,
     gguf::Gguf,
     gguf_sha256, hub, identity, open_directory,
+    rows::Rows,
     source::Source,
     weights::{self, Weights},
 };
@@ -38,7 +38,7 @@ pub struct Opened {
     /// Its shape.
     pub config: Config,
     /// All tensors of [`super::tensors::expected`], by those names.
-    pub weights: Box<dyn SimpleBackend>,
+    pub weights: Box<dyn Rows>,
     /// The type to hold them in.
     pub dtype: DType,
     /// Where to compute.
@@ -147,7 +147,7 @@ impl Place<'_> {
         self,
         text: Text,
         config: Config,
-        weights: Box<dyn SimpleBackend>,
+        weights: Box<dyn Rows>,
         dtype: DType,
         sha256: String,
         held: String,

@@ -11,12 +11,14 @@ use std::{
 
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::{Init, var_builder::SimpleBackend};
-use memmap2::Mmap;
+use half::{bf16, f16};
+use memmap2::{Mmap, UncheckedAdvice};
 use safetensors::{Dtype as FileDtype, SafeTensors};
 use serde_json::Value;
 
 use super::{
     config::Config,
+    rows::Rows,
     tensors::{self, HEAD, TensorSpec},
 };
 use crate::error::EngineError;
@@ -88,6 +90,9 @@ pub fn shards(index: &Path, model: &str) -> Result<Vec<String>, EngineError> {
     }
     Ok(names.into_iter().collect())
 }
+
+/// How much of a tensor is read at a time: little next to any model, much next to a call to the system.
+const ROWS_BYTES: usize = 4 << 20;
 
 /// Mapped files and where each tensor lies in them.
 pub struct Weights {
@@ -210,18 +215,67 @@ impl Weights {
         }
     }
 
+    /// Where a tensor lies: its map, its place there, its bytes.
+    fn find(&self, name: &str) -> candle_core::Result<(&Mmap, &Place, &[u8])> {
+        let found = self.places.get(name).and_then(|place| {
+            let map = self.maps.get(place.map)?;
+            Some((map, place, map.get(place.start..place.end)?))
+        });
+        found.ok_or_else(|| not_found(name))
+    }
+
     fn load(&self, name: &str, device: &Device) -> candle_core::Result<Tensor> {
-        let place = self.places.get(name).ok_or_else(|| not_found(name))?;
-        let bytes = self
-            .maps
-            .get(place.map)
-            .and_then(|map| map.get(place.start..place.end));
-        Tensor::from_raw_buffer(
-            bytes.ok_or_else(|| not_found(name))?,
-            place.dtype,
-            &place.shape,
-            device,
-        )
+        let (map, place, bytes) = self.find(name)?;
+        let tensor = Tensor::from_raw_buffer(bytes, place.dtype, &place.shape, device)?;
+        drop_pages(map, place.start, bytes.len());
+        Ok(tensor)
+    }
+}
+
+impl Rows for Weights {
+    /// Straight from the map, so that neither the tensor nor its pages are ever in memory as a whole.
+    fn rows(
+        &self,
+        name: &str,
+        (rows, columns): (usize, usize),
+        take: &mut dyn FnMut(&[f32]),
+    ) -> candle_core::Result<()> {
+        let (map, place, bytes) = self.find(name)?;
+        if place.shape != [rows, columns] {
+            candle_core::bail!("{name} is {:?}, not {:?}", place.shape, [rows, columns])
+        }
+        let row_bytes = columns * place.dtype.size_in_bytes();
+        let some_rows = (ROWS_BYTES / row_bytes.max(1)).max(1);
+        let mut floats = Vec::with_capacity(some_rows * columns);
+        let mut start = place.start;
+        for bytes in bytes.chunks((some_rows * row_bytes).max(1)) {
+            floats.clear();
+            match place.dtype {
+                DType::F16 => floats.extend(values(bytes, |it| f16::from_le_bytes(it).to_f32())),
+                DType::BF16 => floats.extend(values(bytes, |it| bf16::from_le_bytes(it).to_f32())),
+                _ => floats.extend(values(bytes, f32::from_le_bytes)),
+            }
+            take(&floats);
+            drop_pages(map, start, bytes.len());
+            start += bytes.len();
+        }
+        Ok(())
+    }
+}
+
+/// Little-endian values of `N` bytes each.
+fn values<const N: usize>(bytes: &[u8], read: fn([u8; N]) -> f32) -> impl Iterator<Item = f32> {
+    bytes.as_chunks().0.iter().map(move |bytes| read(*bytes))
+}
+
+/// Lets go of pages of a file that have been copied: a model would else be in memory twice while it
+/// loads. A failure costs memory and nothing else.
+fn drop_pages(map: &Mmap, start: usize, len: usize) {
+    // SAFETY: the map is of a file, read-only, and this advice only drops pages of it, not the
+    // contents: who reads them again, in this thread or another, finds the file's bytes as before.
+    let dropped = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
+    if let Err(error) = dropped {
+        tracing::debug!("pages of a mapped file stay in memory: {error}");
     }
 }
 
