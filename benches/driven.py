@@ -20,6 +20,12 @@ FOREIGN_MAX = 0.05
 QUIET_LOOK_S = 0.5
 # A model of a hundred million parameters loads in seconds; a request takes at most some minutes.
 LINE_LIMIT_S = 600
+# Characters of a command that failed: its last argument may be a whole text.
+COMMAND_SHOWN = 200
+
+
+class Failed(Exception):
+    """A program of ours or of others did not do what it was asked; one line says why."""
 
 
 def build(profile, *what):
@@ -35,7 +41,7 @@ def build(profile, *what):
 def run(command, env=None):
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}")
+        raise Failed(f"{' '.join(map(str, command))[:COMMAND_SHOWN]}: exit code {done.returncode}: {done.stderr[-800:].strip()}")
     return done.stdout
 
 
@@ -57,7 +63,7 @@ def memory_bytes(pid, field):
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    sys.exit(f"/proc/{pid}/status has no {field}")
+    raise Failed(f"/proc/{pid}/status has no {field}")
 
 
 def wait_for_quiet(limit_s):
@@ -92,7 +98,7 @@ class Driver:
             if not read:
                 why = "has ended" if readable else f"said nothing for {LINE_LIMIT_S} s"
                 self.close()
-                sys.exit(f"{self.name} {why}: {self.log.read_text()[-800:].strip()}")
+                raise Failed(f"{self.name} {why}: {self.log.read_text()[-800:].strip()}")
             self.rest += read
         line, self.rest = self.rest.split(b"\n", 1)
         return json.loads(line)
