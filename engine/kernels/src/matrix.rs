@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::{
     arena::{Arena, Slab},
-    element::{Dtype, Element},
+    element::{Dtype, Element, convert},
     tile::LANES,
 };
 
@@ -30,7 +30,8 @@ pub(crate) enum Panels {
 }
 
 impl Matrix {
-    /// Bytes that a matrix takes of an arena.
+    /// Bytes that a matrix takes of an arena, which are whole lines of it: an arena of the sum of
+    /// several holds them all.
     pub fn bytes(dtype: Dtype, rows: usize, columns: usize) -> usize {
         rows.div_ceil(LANES) * LANES * columns * dtype.bytes()
     }
@@ -56,8 +57,11 @@ impl Matrix {
     /// # Panics
     /// `source` is no whole number of rows, or they end beyond the matrix.
     pub fn fill<S: Element>(&mut self, first: usize, source: &[S]) {
+        if source.is_empty() {
+            return;
+        }
         assert!(source.len().is_multiple_of(self.columns));
-        assert!(first + source.len() / self.columns <= self.rows);
+        assert!(source.len() / self.columns <= self.rows - self.rows.min(first));
         match &mut self.panels {
             Panels::F32(panels) => fill(panels, self.columns, first, source),
             Panels::F16(panels) => fill(panels, self.columns, first, source),
@@ -98,18 +102,33 @@ impl Matrix {
     }
 }
 
+/// Columns that are copied row by row before the next ones: what is written stays in the first-level
+/// cache until all lanes of it are.
+const FILL_COLUMNS: usize = 32;
+
 fn fill<S: Element, E: Element>(panels: &mut [E], columns: usize, first: usize, source: &[S]) {
-    for (row, values) in (first..).zip(source.chunks_exact(columns)) {
-        let panel = &mut panels[row / LANES * LANES * columns..];
-        for (k, value) in values.iter().enumerate() {
-            panel[k * LANES + row % LANES] = E::from_f32(value.to_f32());
+    let last = first + source.len() / columns;
+    let mut row = first;
+    while row < last {
+        // The rows of one panel.
+        let end = last.min((row / LANES + 1) * LANES);
+        let panel = &mut panels[row / LANES * LANES * columns..][..LANES * columns];
+        let rows = &source[(row - first) * columns..(end - first) * columns];
+        for (block, to) in panel.chunks_mut(FILL_COLUMNS * LANES).enumerate() {
+            for (lane, from) in (row % LANES..).zip(rows.chunks_exact(columns)) {
+                let from = &from[block * FILL_COLUMNS..];
+                for (to, from) in to[lane..].iter_mut().step_by(LANES).zip(from) {
+                    *to = convert(*from);
+                }
+            }
         }
+        row = end;
     }
 }
 
 fn gather<E: Element>(panels: &[E], columns: usize, row: usize, out: &mut [f32]) {
     let panel = &panels[row / LANES * LANES * columns..];
-    for (k, value) in out.iter_mut().enumerate() {
-        *value = panel[k * LANES + row % LANES].to_f32();
+    for (value, to) in panel.iter().skip(row % LANES).step_by(LANES).zip(out) {
+        *to = value.to_f32();
     }
 }

@@ -5,9 +5,16 @@
 //! changes lives in [`crate::model`], [`crate::text`], [`crate::sampling`] and here. A chapter
 //! knows no HTTP.
 
+mod batch;
 mod ch01_baseline;
 mod ch02_token_loop;
+mod ch03_own_forward;
+mod ch04_kv_cache;
+mod ch05_static_batching;
+mod ch09_continuous_batching;
 mod fake;
+mod options;
+mod scheduler;
 mod sequence;
 
 use std::{collections::BTreeMap, time::Instant};
@@ -155,6 +162,42 @@ pub const TABLE: &[Chapter] = &[
         build: ch02_token_loop::build,
     },
     Chapter {
+        id: "ch03",
+        title: "own forward",
+        adds: "our own decoder, whose kernels read the weights at the memory's speed",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch03_own_forward::build,
+    },
+    Chapter {
+        id: "ch04",
+        title: "KV cache",
+        adds: "keys and values in place, in memory that is taken once",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch04_kv_cache::build,
+    },
+    Chapter {
+        id: "ch05",
+        title: "static batching",
+        adds: "one forward pass for many prompts, a batch at a time",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch05_static_batching::build,
+    },
+    Chapter {
+        id: "ch09",
+        title: "continuous batching",
+        adds: "requests join and leave at every step; throughput parts from latency",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        build: ch09_continuous_batching::build,
+    },
+    Chapter {
         id: "fake",
         title: "fake",
         adds: "known tokens on a known clock, for tests",
@@ -280,7 +323,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop)"
+                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop), ch03 (own forward), ch04 (KV cache), ch05 (static batching), ch09 (continuous batching)"
                 )
             );
         }

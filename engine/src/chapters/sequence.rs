@@ -12,6 +12,9 @@ use crate::{
     text::{Detokenizer, Input, Text},
 };
 
+/// Entry of the extras of a chapter that batches: rows of this request's forward passes, on average.
+const BATCH_MEAN: &str = "batch_mean";
+
 /// One request, waiting or under way.
 pub(super) struct Sequence {
     pub(super) id: RequestId,
@@ -24,6 +27,8 @@ pub(super) struct Sequence {
     answer: String,
     /// From the start to its first forward pass.
     queue_ms: f64,
+    /// Forward passes in company, and the rows in them together.
+    company: Option<(u32, usize)>,
     /// When the first and the latest token were chosen.
     stamps: Option<(Instant, Instant)>,
 }
@@ -57,6 +62,7 @@ impl Sequence {
             detokenizer: text.detokenizer(),
             answer: String::new(),
             queue_ms: 0.0,
+            company: None,
             stamps: None,
         })
     }
@@ -64,6 +70,15 @@ impl Sequence {
     /// Its turn has come: the first forward pass begins now.
     pub(super) fn set_off(&mut self) {
         self.queue_ms = self.started.elapsed().as_secs_f64() * 1e3;
+    }
+
+    /// It is one of `rows` in the next forward pass.
+    pub(super) fn join(&mut self, rows: usize) {
+        if self.output_ids.is_empty() {
+            self.set_off();
+        }
+        let (passes, all) = self.company.unwrap_or_default();
+        self.company = Some((passes.saturating_add(1), all.saturating_add(rows)));
     }
 
     /// Positions it needs at most: prompt and ceiling.
@@ -124,12 +139,16 @@ impl Sequence {
             };
             (ttft_ms, tpot_ms)
         });
+        let mut extras = extras(&self.sampler, self.queue_ms);
+        if let Some((passes, rows)) = self.company {
+            extras.insert(BATCH_MEAN.to_owned(), rows as f64 / f64::from(passes));
+        }
         GenerateResult {
             text: self.answer,
             metrics: RequestMetrics {
                 ttft_ms,
                 tpot_ms,
-                extras: extras(&self.sampler, self.queue_ms),
+                extras,
                 ..metrics
             },
             input_ids: self.input_ids,

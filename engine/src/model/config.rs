@@ -1,17 +1,17 @@
 //! Our own reading of a Hugging Face `config.json`: what we can run becomes a [`Config`], all else
 //! is refused by name.
 //!
-//! candle deserialises the fields it wants and ignores the rest, so a model with, say, a YaRN
-//! scaling would run and be wrong. Here every field is either read, known to change nothing in a
-//! forward pass ([`super::fields`]), neutral in value, or refused. Both spellings are read: the old
-//! one (`rope_theta`, `rope_scaling`, `torch_dtype`) and that of transformers 5 (`rope_parameters`,
-//! `dtype`). What ends an answer is left to [`crate::text`], building candle's structs from a [`Config`] to [`super::forward`].
+//! A field that is not read could make answers wrong without a word. So every field is either
+//! read, known to change nothing in a forward pass ([`super::fields`]), neutral in value, or
+//! refused. Both spellings are read: the old one (`rope_theta`, `rope_scaling`, `torch_dtype`) and
+//! that of transformers 5 (`rope_parameters`, `dtype`). What ends an answer is left to
+//! [`crate::text`], what only candle's models can't run to [`super::candle_limits`].
 
 use serde_json::Value;
 
 use super::{
     fields::{self, Fields},
-    rope::{self, Llama3Rope},
+    rope::{self, RopeScaling},
 };
 use crate::error::EngineError;
 
@@ -20,15 +20,17 @@ use crate::error::EngineError;
 const LAYERS_MAX: usize = 4096;
 /// Tokens of context, at most: candle makes a table of rotations of that length.
 const CONTEXT_MAX: usize = 1 << 22;
+/// transformers' window of a mistral whose config does not name one, in tokens.
+const MISTRAL_WINDOW: usize = 4096;
 
-/// Which of candle's models runs it.
+/// Which layers a model has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// Llama and what shares its shape: SmolLM2, TinyLlama, Mistral.
+    /// Llama and what shares its layers: SmolLM2, TinyLlama, Mistral.
     Llama,
     /// Qwen2 and Qwen2.5: biases on q, k and v.
     Qwen2,
-    /// Qwen3: norms on q and k, a free head size.
+    /// Qwen3: norms on q and k.
     Qwen3,
 }
 
@@ -46,7 +48,7 @@ impl Family {
 /// All that a forward pass needs to know of a model's shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Which of candle's models runs it.
+    /// Which layers it has.
     pub family: Family,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -60,19 +62,20 @@ pub struct Config {
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
-    /// Size of one head.
+    /// Size of one head; often, and not always, `hidden / heads`.
     pub head_dim: usize,
     /// Epsilon of the RMS norms.
     pub norm_eps: f64,
     /// Base of the rotary embedding.
     pub rope_theta: f64,
-    /// Llama 3's scaling of the rotary frequencies, if any.
-    pub rope_llama3: Option<Llama3Rope>,
-    /// Longest sequence, prompt and answer together, in tokens.
+    /// How its frequencies are scaled.
+    pub rope_scaling: RopeScaling,
+    /// Longest sequence, prompt and answer together, in tokens: `max_position_embeddings`, whatever
+    /// a scaling could reach.
     pub context: usize,
     /// Whether the output head is the embedding.
     pub tied: bool,
-    /// Qwen3 only: biases on q, k, v and o.
+    /// Llama and Qwen3: biases on q, k, v and o. Qwen2 has its own on q, k and v always.
     pub attention_bias: bool,
 }
 
@@ -123,9 +126,15 @@ impl Config {
         let head_dim = match fields.size_or_none("head_dim")? {
             Some(given) => given,
             None if family == Family::Qwen3 => return Err(fields.missing("head_dim")),
-            None => hidden / heads,
+            None if hidden.is_multiple_of(heads) => hidden / heads,
+            None => {
+                return Err(fields.broken(format!(
+                    "hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and there is no head_dim"
+                )));
+            }
         };
-        let rope = rope::read(fields)?;
+        let context = fields.size("max_position_embeddings")?;
+        let rope = rope::read(fields, context)?;
         Ok(Self {
             family,
             hidden,
@@ -139,8 +148,8 @@ impl Config {
                 .float("rms_norm_eps")?
                 .ok_or_else(|| fields.missing("rms_norm_eps"))?,
             rope_theta: rope.theta,
-            rope_llama3: rope.llama3,
-            context: fields.size("max_position_embeddings")?,
+            rope_scaling: rope.scaling,
+            context,
             tied: fields.flag("tie_word_embeddings")?.unwrap_or(false),
             attention_bias: fields.flag("attention_bias")?.unwrap_or(false),
         })
@@ -163,14 +172,6 @@ impl Config {
     fn check_shape(&self, fields: &Fields<'_>) -> Result<(), EngineError> {
         self.check_sizes("num_hidden_layers", "max_position_embeddings")
             .map_err(|message| fields.broken(message))?;
-        if self.heads > self.hidden
-            || (self.family != Family::Qwen3 && !self.hidden.is_multiple_of(self.heads))
-        {
-            return Err(fields.broken(format!(
-                "hidden_size {} is not a multiple of num_attention_heads {}",
-                self.hidden, self.heads
-            )));
-        }
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(fields.broken(format!(
                 "num_attention_heads {} is not a multiple of num_key_value_heads {}",
@@ -213,14 +214,8 @@ fn refuse_what_changes_the_answer(fields: &Fields<'_>, config: &Config) -> Resul
     {
         return Err(fields.unsupported("hidden_act", "only silu can be run"));
     }
-    if config.family != Family::Qwen3 && config.head_dim * config.heads != config.hidden {
-        return Err(fields.unsupported(
-            "head_dim",
-            "it must be hidden_size / num_attention_heads in this family",
-        ));
-    }
-    if config.family == Family::Llama && config.attention_bias {
-        return Err(fields.unsupported("attention_bias", "biases can't be run in this family"));
+    if config.attention_bias && is_mistral(fields)? {
+        return Err(fields.unsupported("attention_bias", "a mistral model has no biases"));
     }
     if fields.flag("mlp_bias")? == Some(true) {
         return Err(fields.unsupported("mlp_bias", "biases in the feed-forward block can't be run"));
@@ -231,13 +226,11 @@ fn refuse_what_changes_the_answer(fields: &Fields<'_>, config: &Config) -> Resul
             "use the unquantised weights, or a .gguf file",
         ));
     }
-    if config.rope_llama3.is_some() && config.family != Family::Llama {
-        return Err(fields.unsupported(
-            rope::field(fields),
-            "scaled rotary embeddings can't be run in this family",
-        ));
-    }
     refuse_windows(fields, config)
+}
+
+fn is_mistral(fields: &Fields<'_>) -> Result<bool, EngineError> {
+    Ok(fields.text("model_type")? == Some("mistral"))
 }
 
 /// A window at least as long as the context, or one that is switched off, changes nothing.
@@ -253,7 +246,11 @@ fn refuse_windows(fields: &Fields<'_>, config: &Config) -> Result<(), EngineErro
     {
         return Err(fields.unsupported("layer_types", "only full_attention can be run"));
     }
-    let window = fields.size_or_none("sliding_window")?;
+    let window = match fields.size_or_none("sliding_window")? {
+        // `null` is none, and a mistral that says nothing has transformers' default.
+        None if is_mistral(fields)? && !fields.has("sliding_window") => Some(MISTRAL_WINDOW),
+        window => window,
+    };
     // Qwen has a switch, and starts its windows at a layer; the others slide wherever a window is named.
     let slides = match config.family {
         Family::Llama => fields.flag("use_sliding_window")?.unwrap_or(true),
@@ -263,9 +260,10 @@ fn refuse_windows(fields: &Fields<'_>, config: &Config) -> Result<(), EngineErro
         }
     };
     match window {
-        Some(window) if slides && window < config.context => {
-            Err(fields.unsupported("sliding_window", "attention within a window can't be run"))
-        }
+        Some(window) if slides && window < config.context => Err(fields.unsupported(
+            "sliding_window",
+            &format!("attention within a window of {window} can't be run"),
+        )),
         _ => Ok(()),
     }
 }

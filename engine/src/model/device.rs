@@ -1,4 +1,5 @@
-//! Where to compute, in which type, on how many threads.
+//! Where to compute, in which type, on how many threads. What only candle's models can't is left to
+//! [`super::candle_limits`].
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +9,6 @@ use contracts::{
     run::{Device, Dtype},
 };
 
-use super::config::Family;
 use crate::error::EngineError;
 
 /// candle's device for the one asked for.
@@ -35,29 +35,14 @@ pub fn open(device: Device) -> Result<candle_core::Device, EngineError> {
 }
 
 /// The type of weights to compute with: the one asked for, else f32 on the CPU and as stored elsewhere.
-///
-/// candle's Qwen2 counts positions in the weights' type, so that in 16 bits two neighbouring
-/// positions share one rotation from 256 (bf16) or 2048 (f16) on: it runs in f32 only.
-pub fn dtype(
-    asked: Option<Dtype>,
-    device: &candle_core::Device,
-    family: Family,
-    stored: DType,
-) -> Result<DType, EngineError> {
-    let chosen = match asked {
+pub fn dtype(asked: Option<Dtype>, device: &candle_core::Device, stored: DType) -> DType {
+    match asked {
         Some(Dtype::F32) => DType::F32,
         Some(Dtype::F16) => DType::F16,
         Some(Dtype::Bf16) => DType::BF16,
-        None if device.is_cpu() || family == Family::Qwen2 => DType::F32,
+        None if device.is_cpu() => DType::F32,
         None => stored,
-    };
-    if family == Family::Qwen2 && chosen != DType::F32 {
-        return Err(EngineError::Unsupported {
-            what: format!("dtype {} for a qwen2 model", name(chosen)),
-            why: "its rotary positions would be rounded; use f32".to_owned(),
-        });
     }
-    Ok(chosen)
 }
 
 /// `f32`, `f16`, `bf16`.

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use super::{
     config::{Config, Family},
+    rope::RopeScaling,
     tensors::{EMBEDDING, FINAL_NORM, HEAD},
 };
 use crate::{error::EngineError, text::Text};
@@ -107,7 +108,7 @@ pub fn config(name: &str) -> Result<Config, EngineError> {
         head_dim: shape.hidden / shape.heads,
         norm_eps: 1e-5,
         rope_theta: shape.theta,
-        rope_llama3: None,
+        rope_scaling: RopeScaling::None,
         context: shape.context,
         tied: shape.tied,
         attention_bias: false,

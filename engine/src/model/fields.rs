@@ -132,6 +132,11 @@ impl<'a> Fields<'a> {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
+    /// Whether the field is there at all, be it `null`.
+    pub fn has(&self, name: &str) -> bool {
+        self.map.contains_key(name)
+    }
+
     pub fn text(&self, name: &str) -> Result<Option<&'a str>, EngineError> {
         self.typed(name, "a string", Value::as_str)
     }

@@ -8,7 +8,10 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{Activation, VarBuilder, var_builder::SimpleBackend};
 use candle_transformers::models::{llama, quantized_llama, qwen2, qwen3};
 
-use super::config::{Config, Family};
+use super::{
+    config::{Config, Family},
+    rope::RopeScaling,
+};
 use crate::error::EngineError;
 
 /// A loaded model and the keys and values of one sequence.
@@ -36,7 +39,8 @@ enum Model {
 }
 
 impl Forward {
-    /// Builds candle's model of this shape; `weights` must hold all of [`super::tensors::expected`].
+    /// Builds candle's model of this shape, which must have passed [`super::candle_limits::check`];
+    /// `weights` must hold all of [`super::tensors::expected`].
     pub fn new(
         config: &Config,
         weights: Box<dyn SimpleBackend>,
@@ -152,16 +156,16 @@ fn llama_config(config: &Config) -> llama::Config {
         rope_theta: config.rope_theta as f32,
         bos_token_id: None,
         eos_token_id: None,
-        rope_scaling: config
-            .rope_llama3
-            .as_ref()
-            .map(|rope| llama::Llama3RopeConfig {
+        rope_scaling: match &config.rope_scaling {
+            RopeScaling::Llama3(rope) => Some(llama::Llama3RopeConfig {
                 factor: rope.factor as f32,
                 low_freq_factor: rope.low_freq_factor as f32,
                 high_freq_factor: rope.high_freq_factor as f32,
                 original_max_position_embeddings: rope.original_context,
                 rope_type: llama::Llama3RopeType::Llama3,
             }),
+            _ => None,
+        },
         max_position_embeddings: config.context,
         tie_word_embeddings: config.tied,
     }

@@ -7,7 +7,10 @@ use std::collections::HashMap;
 
 use candle_core::quantized::gguf_file::{Content, Value};
 
-use super::config::{Config, Family};
+use super::{
+    config::{Config, Family},
+    rope::RopeScaling,
+};
 use crate::error::EngineError;
 
 /// The only architecture that can be run.
@@ -59,7 +62,7 @@ impl Metadata<'_> {
                 .float("attention.layer_norm_rms_epsilon")?
                 .unwrap_or(1e-5),
             rope_theta: self.float("rope.freq_base")?.unwrap_or(10_000.0),
-            rope_llama3: None,
+            rope_scaling: RopeScaling::None,
             context: self.size("context_length")?,
             tied: !content.tensor_infos.contains_key("output.weight"),
             attention_bias: false,

@@ -1,9 +1,12 @@
 //! Models: from a name to a forward pass, a tokenizer and the facts about both.
 //!
 //! One file per step: [`source`] says what a name means, [`hub`] fetches, [`config`] reads the
-//! shape or refuses, [`weights`], [`gguf`] and [`dummy`] hold the numbers, [`forward`] runs them,
-//! [`identity`] names them. What a chapter does with a model is left to [`crate::chapters`].
+//! shape or refuses, [`weights`], [`gguf`] and [`dummy`] hold the numbers, [`open`] puts these
+//! together for whoever runs them, [`identity`] names them. Of those who run them one is here,
+//! [`forward`] over candle's own models, with [`candle_limits`]; the other is [`crate::decoder`].
+//! What a chapter does with a model is left to [`crate::chapters`].
 
+pub mod candle_limits;
 pub mod config;
 pub mod device;
 pub mod dummy;
@@ -13,19 +16,20 @@ pub mod gguf;
 mod gguf_metadata;
 pub mod hub;
 pub mod identity;
+pub mod open;
 pub mod rope;
+pub mod rope_table;
 pub mod source;
 pub mod tensors;
 pub mod weights;
 
 use std::path::{Path, PathBuf};
 
-use candle_core::DType;
 use contracts::run::{Device, Dtype, ModelFacts};
 
 use self::{
-    config::Config, dummy::DummyWeights, forward::Forward, gguf::Gguf, identity::FileHashes,
-    source::Source, weights::Weights,
+    config::Config, forward::Forward, gguf::Gguf, identity::FileHashes, open::Runner,
+    source::Source,
 };
 use crate::{
     error::EngineError,
@@ -49,7 +53,7 @@ pub struct ModelRequest {
     pub threads: Option<u32>,
 }
 
-/// A model ready to run.
+/// A model ready to run in candle's own code.
 pub struct Loaded {
     /// Its tokenizer and chat template.
     pub text: Text,
@@ -59,25 +63,45 @@ pub struct Loaded {
     pub forward: Forward,
 }
 
-/// Loads a model.
+/// Loads a model for candle's own code.
+///
+/// # Errors
+/// A model that is missing, damaged, or that cannot be run right; a device that cannot be used.
 pub fn load(request: &ModelRequest) -> Result<Loaded, EngineError> {
+    if request.dtype.is_none()
+        && let Source::Gguf(path) = Source::of(&request.name)?
+    {
+        return load_as_stored(request, &path);
+    }
+    let opened = open::open(request, Runner::Candle)?;
+    let forward = Forward::new(&opened.config, opened.weights, opened.dtype, &opened.device)?;
+    Ok(Loaded {
+        text: opened.text,
+        facts: opened.facts,
+        forward,
+    })
+}
+
+/// A `.gguf` file whose weights stay as they are.
+fn load_as_stored(request: &ModelRequest, path: &Path) -> Result<Loaded, EngineError> {
     let threads = device::set_threads(request.threads)?;
     let device = device::open(request.device)?;
-    let loaded = match Source::of(&request.name)? {
-        Source::Dummy(name) => load_dummy(request, &name, &device)?,
-        Source::Directory(dir) => load_directory(request, &dir, &device)?,
-        Source::Hub(id) => load_directory(
-            request,
-            &hub::all_files(&hub::HubEnv::from_process()?, &id)?,
-            &device,
-        )?,
-        Source::Gguf(path) => load_gguf(request, &path, &device)?,
+    let model = &request.name;
+    let gguf = Gguf::open(path, model)?;
+    let text = Text::from_gguf(model, gguf.metadata())?;
+    check_vocabulary(gguf.config(), &text, model)?;
+    let sha256 = gguf_sha256(path, model)?;
+    let config = Config {
+        context: gguf.context_as_stored(),
+        ..gguf.config().clone()
     };
-    let facts = ModelFacts {
-        threads,
-        ..loaded.facts
-    };
-    Ok(Loaded { facts, ..loaded })
+    let weights = format!("{} as stored", gguf.stored_type());
+    let forward = gguf.as_stored(&device)?;
+    Ok(Loaded {
+        facts: facts(request, &config, &text, sha256, weights, threads),
+        text,
+        forward,
+    })
 }
 
 /// Config and tokenizer of a directory, agreeing with each other.
@@ -122,99 +146,6 @@ pub(crate) fn check_vocabulary(
     })
 }
 
-fn load_directory(
-    request: &ModelRequest,
-    dir: &Path,
-    device: &candle_core::Device,
-) -> Result<Loaded, EngineError> {
-    let model = &request.name;
-    let (config, config_sha256, text) = open_directory(dir, model)?;
-    let files = weights::files(dir, model)?;
-    let weights = Weights::open(&files, &config, model)?;
-    let sha256 = directory_sha256(config_sha256, &text, &files, model)?;
-    let dtype = device::dtype(request.dtype, device, config.family, weights.stored_dtype())?;
-    let facts = facts(
-        request,
-        &config,
-        &text,
-        sha256,
-        device::name(dtype).to_owned(),
-    );
-    let forward = Forward::new(&config, Box::new(weights), dtype, device)?;
-    Ok(Loaded {
-        text,
-        facts,
-        forward,
-    })
-}
-
-fn load_gguf(
-    request: &ModelRequest,
-    path: &Path,
-    device: &candle_core::Device,
-) -> Result<Loaded, EngineError> {
-    let model = &request.name;
-    let gguf = Gguf::open(path, model)?;
-    let text = Text::from_gguf(model, gguf.metadata())?;
-    check_vocabulary(gguf.config(), &text, model)?;
-    let sha256 = gguf_sha256(path, model)?;
-    let stored = gguf.stored_type();
-    let mut config = gguf.config().clone();
-    let (forward, weights) = match request.dtype {
-        None => {
-            config.context = gguf.context_as_stored();
-            (gguf.as_stored(device)?, format!("{stored} as stored"))
-        }
-        Some(_) => {
-            let dtype = device::dtype(request.dtype, device, config.family, DType::F32)?;
-            let forward = Forward::new(&config, Box::new(gguf.dequantised()?), dtype, device)?;
-            (forward, format!("{} from {stored}", device::name(dtype)))
-        }
-    };
-    let facts = facts(request, &config, &text, sha256, weights);
-    Ok(Loaded {
-        text,
-        facts,
-        forward,
-    })
-}
-
-fn load_dummy(
-    request: &ModelRequest,
-    name: &str,
-    device: &candle_core::Device,
-) -> Result<Loaded, EngineError> {
-    let config = dummy::config(name)?;
-    let text = Text::made(config.vocab)?;
-    let dtype = device::dtype(request.dtype, device, config.family, DType::F32)?;
-    // The weights follow from the name, the rules that make them, and the tokenizer's visible ids.
-    let sha256 = identity::of_parts([
-        (
-            "dummy",
-            identity::of_bytes(format!("{name} {}", dummy::GENERATION).as_bytes()),
-        ),
-        ("tokenizer", text.sha256().to_owned()),
-    ]);
-    let facts = facts(
-        request,
-        &config,
-        &text,
-        sha256,
-        device::name(dtype).to_owned(),
-    );
-    let forward = Forward::new(
-        &config,
-        Box::new(DummyWeights::new(&config, &text)),
-        dtype,
-        device,
-    )?;
-    Ok(Loaded {
-        text,
-        facts,
-        forward,
-    })
-}
-
 /// What a `.gguf` file is, whoever loads it.
 pub(crate) fn gguf_sha256(path: &Path, model: &str) -> Result<String, EngineError> {
     let mut hashes = FileHashes::open();
@@ -248,6 +179,7 @@ fn facts(
     text: &Text,
     sha256: String,
     weights: String,
+    threads: u32,
 ) -> ModelFacts {
     ModelFacts {
         name: request.name.clone(),
@@ -257,7 +189,7 @@ fn facts(
         parameters: tensors::parameters(config),
         weights,
         context_tokens: u32::try_from(config.context).unwrap_or(u32::MAX),
-        threads: 0,
+        threads,
         chat_template: text.has_template(),
     }
 }

@@ -49,6 +49,14 @@ pub fn parameters(config: &Config) -> u64 {
         .sum()
 }
 
+/// Whether a projection of attention (`q_proj`, `k_proj`, `v_proj`, `o_proj`) has a bias.
+pub fn is_biased(config: &Config, projection: &str) -> bool {
+    match config.family {
+        Family::Llama | Family::Qwen3 => config.attention_bias,
+        Family::Qwen2 => projection != "o_proj",
+    }
+}
+
 fn layer_tensors(config: &Config, layer: usize) -> Vec<TensorSpec> {
     let (hidden, wide) = (config.hidden, config.intermediate);
     let (q, kv) = (
@@ -67,12 +75,7 @@ fn layer_tensors(config: &Config, layer: usize) -> Vec<TensorSpec> {
         ("o_proj", hidden, q),
     ] {
         add(&format!("self_attn.{name}.weight"), &[rows, columns]);
-        let biased = match config.family {
-            Family::Llama => false,
-            Family::Qwen2 => name != "o_proj",
-            Family::Qwen3 => config.attention_bias,
-        };
-        if biased {
+        if is_biased(config, name) {
             add(&format!("self_attn.{name}.bias"), &[rows]);
         }
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod answers;
+mod company;
 mod requests;
 #[path = "../support/mod.rs"]
 mod support;
@@ -16,6 +17,9 @@ use engine::{
 fn rows() -> impl Iterator<Item = &'static Chapter> {
     TABLE.iter().filter(|chapter| !chapter.hidden)
 }
+
+/// Chapters whose requests run together.
+const TOGETHER: [&str; 2] = ["ch05", "ch09"];
 
 /// Steps until nothing is left; the events in order.
 fn run(engine: &mut dyn Engine) -> Vec<StepEvent> {

@@ -104,9 +104,19 @@ pub fn one_line(error: &EngineError) -> String {
 }
 
 pub fn build(chapter: &str, model: impl AsRef<Path>) -> Box<dyn Engine> {
+    build_with(chapter, model, &[])
+}
+
+/// With options of the chapter's own.
+pub fn build_with(
+    chapter: &str,
+    model: impl AsRef<Path>,
+    options: &[(&str, usize)],
+) -> Box<dyn Engine> {
+    let own = |(name, value): &(&str, usize)| ((*name).to_owned(), value.to_string());
     let setup = Setup {
         model: request(model),
-        options: BTreeMap::new(),
+        options: options.iter().map(own).collect(),
     };
     (chapters::find(chapter).unwrap().build)(setup).unwrap()
 }
