@@ -1,11 +1,15 @@
 //! The offline worker: `generate` called in-process, one request after another, each reported on a
-//! line of its own between requests, never within one.
+//! line of its own between requests, never within one. Where a job asks for several at a time,
+//! [`in_flight`] keeps them with the engine and reports between steps.
 //!
 //! Request `i` of a phase takes prompt `i mod n`, its own ceiling where the job has one, and the
 //! seed `seed + i`: what the online client sends to a server for the same spec, so both make the
 //! same tokens. Who makes prompts that are not given word for word is the agent.
 
+mod in_flight;
+
 use std::{
+    any::Any,
     io::{self, Write},
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
@@ -84,41 +88,85 @@ pub fn run(
             model: engine.facts().clone(),
         },
     )?;
-    let origin = Instant::now();
+    let mut report = Report {
+        out: report,
+        origin: Instant::now(),
+        continue_on_error: job.continue_on_error,
+    };
     for phase in &phases {
-        let warmup = phase.warmup;
-        for (index, input) in (0..phase.requests).zip(phase.inputs.iter().cycle()) {
-            let ceiling = phase.ceilings.get(index as usize);
-            let params = SamplingParams {
-                seed: seed_of(job.sampling.seed, index),
-                max_tokens: ceiling.copied().unwrap_or(job.sampling.max_tokens),
-                ..job.sampling.clone()
-            };
-            let start_ns = since(origin);
-            let outcome = attempt(&mut *engine, input, &params);
-            let done_ns = since(origin);
-            let (result, goes_on) = match outcome {
-                Outcome::Made(result) => (Ok(result), true),
-                Outcome::Refused(message) => (Err(message), job.continue_on_error),
-                Outcome::Panicked(message) => (Err(message), false),
-            };
-            let failed = result.as_ref().err().cloned();
-            write_line(
-                report,
-                &WorkerLine::Request {
-                    index,
-                    warmup,
-                    start_ns,
-                    done_ns,
-                    result,
-                },
-            )?;
-            if let Some(message) = failed.filter(|_| !goes_on) {
-                return Err(OfflineError::Request { index, message });
-            }
+        match job.concurrency {
+            0 | 1 => one_by_one(&mut *engine, phase, &mut report)?,
+            several => in_flight::run_phase(&mut *engine, phase, several as usize, &mut report)?,
         }
     }
-    Ok(write_line(report, &WorkerLine::Done)?)
+    Ok(write_line(report.out, &WorkerLine::Done)?)
+}
+
+fn one_by_one(
+    engine: &mut dyn Engine,
+    phase: &Phase<'_>,
+    report: &mut Report<'_, impl Write>,
+) -> Result<(), OfflineError> {
+    for request in phase.requests() {
+        let start_ns = report.now_ns();
+        let outcome = attempt(engine, request.input, &request.params);
+        report.request(phase, request.index, start_ns, outcome)?;
+    }
+    Ok(())
+}
+
+/// Where lines go, and the clock of their instants.
+struct Report<'a, W> {
+    out: &'a mut W,
+    origin: Instant,
+    continue_on_error: bool,
+}
+
+impl<W: Write> Report<'_, W> {
+    /// Since the worker's origin.
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// One request that ends now.
+    fn request(
+        &mut self,
+        phase: &Phase<'_>,
+        index: u32,
+        start_ns: u64,
+        outcome: Outcome,
+    ) -> Result<(), OfflineError> {
+        let done_ns = self.now_ns();
+        self.ended(phase, index, (start_ns, done_ns), outcome)
+    }
+
+    /// One request's line. An error if the worker must not go on after it.
+    fn ended(
+        &mut self,
+        phase: &Phase<'_>,
+        index: u32,
+        (start_ns, done_ns): (u64, u64),
+        outcome: Outcome,
+    ) -> Result<(), OfflineError> {
+        let (result, goes_on) = match outcome {
+            Outcome::Made(result) => (Ok(result), true),
+            Outcome::Refused(message) => (Err(message), self.continue_on_error),
+            Outcome::Panicked(message) => (Err(message), false),
+        };
+        let failed = result.as_ref().err().cloned();
+        let line = WorkerLine::Request {
+            index,
+            warmup: phase.warmup,
+            start_ns,
+            done_ns,
+            result,
+        };
+        write_line(self.out, &line)?;
+        match failed.filter(|_| !goes_on) {
+            Some(message) => Err(OfflineError::Request { index, message }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Request `index`'s seed. A seed sent over HTTP is an i64 and online clients drop the top bit; so
@@ -131,17 +179,49 @@ fn attempt(engine: &mut dyn Engine, input: &Input, params: &SamplingParams) -> O
     match catch_unwind(AssertUnwindSafe(|| engine.generate(input, params))) {
         Ok(Ok(result)) => Outcome::Made(result),
         Ok(Err(error)) => Outcome::Refused(error.to_string()),
-        Err(panic) => Outcome::Panicked(format!("the engine panicked: {}", panic_text(&*panic))),
+        Err(panic) => panicked(&*panic),
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Outcome {
+    Outcome::Panicked(format!("the engine panicked: {}", panic_text(panic)))
 }
 
 /// The requests before measuring, or the measured ones.
 struct Phase<'a> {
     warmup: bool,
-    requests: u32,
+    count: u32,
     inputs: Rc<[Input]>,
+    sampling: &'a SamplingParams,
     /// Empty: the sampling's for all.
     ceilings: &'a [u32],
+}
+
+/// One request of a phase.
+struct Request<'a> {
+    index: u32,
+    input: &'a Input,
+    params: SamplingParams,
+}
+
+impl Phase<'_> {
+    /// Its requests in order.
+    fn requests(&self) -> impl Iterator<Item = Request<'_>> {
+        let numbered = (0..self.count).zip(self.inputs.iter().cycle());
+        numbered.map(|(index, input)| {
+            let ceiling = self.ceilings.get(index as usize);
+            let params = SamplingParams {
+                seed: seed_of(self.sampling.seed, index),
+                max_tokens: ceiling.copied().unwrap_or(self.sampling.max_tokens),
+                ..self.sampling.clone()
+            };
+            Request {
+                index,
+                input,
+                params,
+            }
+        })
+    }
 }
 
 fn phases(job: &OfflineJob, has_template: bool) -> Result<[Phase<'_>; 2], EngineError> {
@@ -162,14 +242,16 @@ fn phases(job: &OfflineJob, has_template: bool) -> Result<[Phase<'_>; 2], Engine
     Ok([
         Phase {
             warmup: true,
-            requests: job.warmup,
+            count: job.warmup,
             inputs: warmup,
+            sampling: &job.sampling,
             ceilings: &job.warmup_ceilings,
         },
         Phase {
             warmup: false,
-            requests: job.n_runs,
+            count: job.n_runs,
             inputs: measured,
+            sampling: &job.sampling,
             ceilings: &job.ceilings,
         },
     ])
@@ -225,10 +307,6 @@ fn inputs(
         ));
     }
     Ok(inputs)
-}
-
-fn since(origin: Instant) -> u64 {
-    u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Each line leaves at once: what was measured survives whatever happens next.

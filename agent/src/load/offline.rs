@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{engine_timing, failure, firm_steps, sha256_of_ids, sha256_of_text};
 use super::clock::{Clock, ms_between};
+use super::online::{slots, warmup};
 use super::tally::{DriveEnd, DriveOutcome, Phase, Tally, spool_gone};
 
 /// Bytes of one line, at most: a result with the ids of a million tokens.
@@ -31,6 +32,8 @@ pub struct OfflineWatch {
     pub warmup: u32,
     /// Measured requests.
     pub n_runs: u32,
+    /// Requests under way at once.
+    pub concurrency: u32,
     /// How many of them may fail.
     pub allow_failures: AllowFailures,
     /// The ceiling that was asked for, where requests do not differ.
@@ -41,7 +44,8 @@ pub struct OfflineWatch {
     pub asked: Vec<Asked>,
     /// Until the model is loaded.
     pub ready_timeout: Duration,
-    /// From one line to the next: one `generate`.
+    /// From one line to the next: no longer than one request, since whatever is in flight was
+    /// submitted before the latest line.
     pub request_timeout: Duration,
 }
 
@@ -49,8 +53,9 @@ impl OfflineWatch {
     /// What `spec` says.
     pub fn from_spec(spec: &RunSpec) -> Self {
         Self {
-            warmup: spec.workload.warmup,
+            warmup: warmup(&spec.workload),
             n_runs: spec.workload.n_runs,
+            concurrency: slots(&spec.workload.load).unwrap_or(1),
             allow_failures: spec.workload.allow_failures,
             requested_tokens: spec.workload.sampling.max_tokens,
             warmup_asked: Vec::new(),
@@ -106,6 +111,9 @@ pub enum OfflineEvent {
 /// Reads a worker's lines until its last, its end, a failure or `cancel`; each sample goes to
 /// `out`. `report` is the read end of a pipe.
 ///
+/// Where several requests are in flight, their lines come in the order in which they end; all of a
+/// phase have ended before the next begins.
+///
 /// Unlike online, a cancel leaves no `aborted` sample: the worker reports between requests, so
 /// nothing is known of the one under way. One that outlives its time is a failed request, since
 /// that much is known; the worker cannot be asked for another, so that it ends the run.
@@ -137,6 +145,7 @@ pub async fn read_offline(
         loaded_ns: None,
         asked_ns: 0,
         begun: None,
+        open: Vec::new(),
     };
     let outcome = tokio::select! {
         biased;
@@ -158,6 +167,8 @@ struct Reader<'a, F> {
     /// When the latest line was read, on ours: the worker has been at its next request since.
     asked_ns: u64,
     begun: Option<Phase>,
+    /// Requests of the phase begun that have not ended, the last first.
+    open: Vec<u32>,
 }
 
 impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
@@ -215,11 +226,15 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
         let (Some(loaded_ns), Some((phase, next))) = (self.loaded_ns, expected) else {
             return Some(self.failed("the worker reported a request that was not asked".into()));
         };
-        if (next, phase == Phase::Warmup) != (index, warmup) {
+        // They are submitted in order: those under way are the first that have not ended.
+        let mut under_way = self.open.iter().rev().take(self.watch.concurrency as usize);
+        let place = under_way.position(|open| *open == index);
+        let Some(place) = place.filter(|_| (phase == Phase::Warmup) == warmup) else {
             return Some(self.failed(format!(
                 "the worker reported request {index} where {next} was due"
             )));
-        }
+        };
+        self.open.remove(self.open.len() - 1 - place);
         let mut sample = self.watch.sample(warmup, index);
         let start_ns = loaded_ns.saturating_add(start_ns);
         let done_ns = loaded_ns.saturating_add(done_ns);
@@ -244,6 +259,11 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
         if let Some((phase, _)) = self.tally.next()
             && self.begun.replace(phase) != Some(phase)
         {
+            let requests = match phase {
+                Phase::Warmup => self.watch.warmup,
+                Phase::Measure => self.watch.n_runs,
+            };
+            self.open = (0..requests).rev().collect();
             (self.on_event)(OfflineEvent::Phase(phase));
         }
     }
@@ -278,9 +298,10 @@ impl<F: FnMut(OfflineEvent)> Reader<'_, F> {
         })
     }
 
-    /// The outcome of a wait that ended: the request under way has failed.
+    /// The outcome of a wait that ended: the request under way has failed, of several the first.
     async fn late(&mut self, wait: Duration) -> DriveOutcome {
-        let (Some(_), Some((phase, index))) = (self.loaded_ns, self.tally.next()) else {
+        let under_way = self.tally.next().zip(self.open.last().copied());
+        let (Some(_), Some(((phase, _), index))) = (self.loaded_ns, under_way) else {
             let what = match self.loaded_ns {
                 None => "the model was not loaded",
                 Some(_) => "the worker did not end",

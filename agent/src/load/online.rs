@@ -117,7 +117,8 @@ impl OnlineJob {
     }
 }
 
-fn slots(load: &Load) -> Option<u32> {
+/// Requests that may be in flight at once under this load, where that is known.
+pub(super) fn slots(load: &Load) -> Option<u32> {
     match load {
         Load::Closed { concurrency } => Some(*concurrency),
         Load::Open { max_in_flight, .. }
@@ -127,7 +128,7 @@ fn slots(load: &Load) -> Option<u32> {
 }
 
 /// At least one request for each slot, so that all of them hand over warm; none if none are asked.
-fn warmup(workload: &Workload) -> u32 {
+pub(super) fn warmup(workload: &Workload) -> u32 {
     match workload.warmup {
         0 => 0,
         asked => asked.max(slots(&workload.load).unwrap_or(0)),

@@ -38,8 +38,9 @@ pub(super) fn offline_job(
         warmup_ceilings: Vec::new(),
         endpoint: workload.endpoint,
         sampling: workload.sampling.clone(),
-        warmup: workload.warmup,
+        warmup: watch.warmup,
         n_runs: workload.n_runs,
+        concurrency: watch.concurrency,
         continue_on_error: workload.allow_failures != AllowFailures::Count { n: 0 },
     };
     if as_given(spec) {
@@ -54,8 +55,8 @@ pub(super) fn offline_job(
     job.prompts = measured.source;
     job.ceilings = ceilings(&measured.asked, workload.sampling.max_tokens);
     watch.asked = measured.asked;
-    if workload.warmup > 0 {
-        let warmup = Made::of(&prompts, true, workload.warmup, &mut bytes)?;
+    if watch.warmup > 0 {
+        let warmup = Made::of(&prompts, true, watch.warmup, &mut bytes)?;
         job.warmup_prompts = Some(warmup.source);
         job.warmup_ceilings = ceilings(&warmup.asked, workload.sampling.max_tokens);
         watch.warmup_asked = warmup.asked;

@@ -101,8 +101,10 @@ async fn a_spec_that_cannot_run_names_its_field() {
         ("workload.sampling.max_tokens", "1024", |s| {
             s.workload.sampling.max_tokens = 5_000
         }),
-        ("workload.load.concurrency", "one request at a time", |s| {
-            s.workload.load = contracts::run::Load::Closed { concurrency: 4 };
+        ("workload.load", "offline", |s| {
+            s.workload.load = contracts::run::Load::Burst {
+                max_in_flight: None,
+            };
         }),
         ("workload.model", "model roots", |s| {
             s.workload.model = "/etc".to_owned()

@@ -18,6 +18,7 @@ fn watch() -> OfflineWatch {
     OfflineWatch {
         warmup: 1,
         n_runs: 2,
+        concurrency: 1,
         allow_failures: AllowFailures::Count { n: 0 },
         requested_tokens: 40,
         warmup_asked: Vec::new(),
@@ -187,6 +188,49 @@ async fn failed_requests_fail_the_run_unless_allowed() {
     let (end, samples, _) = read(&tolerant, write).await;
     assert_eq!(end.outcome, DriveOutcome::Done);
     assert_eq!((samples.len(), end.measured.failed), (3, 1));
+}
+
+#[tokio::test]
+async fn several_in_flight_end_in_any_order_among_those_under_way() {
+    let watch = OfflineWatch {
+        warmup: 2,
+        n_runs: 4,
+        concurrency: 2,
+        ..watch()
+    };
+    let read_all = |requests: Vec<String>| {
+        let text = loaded() + &requests.concat() + &done();
+        let watch = watch.clone();
+        async move {
+            read(&watch, move |mut writer| {
+                let _ = writer.write_all(text.as_bytes());
+            })
+            .await
+        }
+    };
+    let warm = [ok(1, true), ok(0, true)];
+    let measured = [1, 2, 3, 0].map(|index| ok(index, false));
+    let (end, samples, events) = read_all([&warm[..], &measured[..]].concat()).await;
+    assert_eq!(end.outcome, DriveOutcome::Done);
+    assert_eq!(events, ["dummy:tiny-llm", "warm-up", "measure"]);
+    let order: Vec<_> = samples.iter().map(|s| (s.warmup, s.index)).collect();
+    let expected = [
+        (1, true),
+        (0, true),
+        (1, false),
+        (2, false),
+        (3, false),
+        (0, false),
+    ];
+    assert_eq!(order, expected.map(|(index, warmup)| (warmup, index)));
+    // Request 2 is submitted when one has ended, and none ends twice.
+    for early in [ok(2, false), ok(0, true)] {
+        let (end, ..) = read_all([&warm[..], &[early]].concat()).await;
+        assert!(
+            matches!(end.outcome, DriveOutcome::Failed { .. }),
+            "{end:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! One cell of a comparison, from the pair of sides that was chosen to the words.
 
+use contracts::run::Load;
+
 use crate::compare::cell::{self, Row, Terms};
 use crate::compare::document::{Cell, CellKind, NoiseFloor, Overall, Side};
 use crate::compare::doubts;
@@ -94,7 +96,9 @@ pub(super) fn cell(
             floor: floor(&row.metric)?,
         })
     });
-    let layer = comparable && kind == CellKind::NetworkLayer;
+    // Of several at a time a request waits for others, which is no cost of the layer.
+    let one_at_a_time = base_run.status.spec.workload.load == Load::Closed { concurrency: 1 };
+    let layer = comparable && one_at_a_time && kind == CellKind::NetworkLayer;
     let overall = overall(&rows);
     Cell {
         kind,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use contracts::run::{Arm, Load, Mode};
 
 use super::order::{Order, letter};
-use super::{Before, OFFLINE_LOAD, Request};
+use super::{Before, Request, offline_load};
 use crate::record::RunRecord;
 
 /// The session's request once more, with `repeat` passes or as many as at first, going on after
@@ -79,17 +79,16 @@ fn arms(runs: &[&RunRecord]) -> Result<Vec<Arm>, String> {
     Ok(by_letter.into_values().cloned().collect())
 }
 
-/// The loads of online runs as they came.
+/// The loads as they came: those of online runs, if there are such, since only they have all kinds.
 fn loads(runs: &[&RunRecord]) -> Vec<Load> {
+    let is_online = |run: &&&RunRecord| run.status.spec.arm.mode == Mode::Online;
+    let any_online = runs.iter().any(|run| is_online(&run));
     let mut loads: Vec<Load> = Vec::new();
-    for run in runs {
-        let spec = &run.status.spec;
-        if spec.arm.mode == Mode::Online && !loads.contains(&spec.workload.load) {
-            loads.push(spec.workload.load.clone());
+    for run in runs.iter().filter(|run| !any_online || is_online(run)) {
+        let load = &run.status.spec.workload.load;
+        if !loads.contains(load) {
+            loads.push(load.clone());
         }
-    }
-    if loads.is_empty() {
-        loads.push(OFFLINE_LOAD);
     }
     loads
 }
@@ -117,7 +116,15 @@ fn is_of(request: &Request, run: &RunRecord) -> bool {
     let spec = &run.status.spec;
     let mut again = request.spec(&spec.arm, &spec.workload.load, request.workload.n_runs);
     again.salt.clone_from(&spec.salt);
-    again == *spec && request.arms.contains(&spec.arm)
+    let load = &spec.workload.load;
+    let has_load = match spec.arm.mode {
+        Mode::Online => request.loads.contains(load),
+        Mode::Offline => request
+            .loads
+            .iter()
+            .any(|asked| offline_load(asked) == *load),
+    };
+    again == *spec && has_load && request.arms.contains(&spec.arm)
 }
 
 #[cfg(test)]

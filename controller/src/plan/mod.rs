@@ -29,8 +29,8 @@ pub const RUNS_MAX: usize = 10_000;
 pub const EXTEND_MAX: u32 = 2;
 /// Pause between two runs, at most: a machine that needs longer to cool is not fit to measure on.
 pub const COOLDOWN_MAX: Duration = Duration::from_secs(3_600);
-/// How an offline engine is asked: `generate` takes one request at a time.
-const OFFLINE_LOAD: Load = Load::Closed { concurrency: 1 };
+/// One request at a time: how an offline engine is asked where the load is one of arrivals.
+const ONE_AT_A_TIME: Load = Load::Closed { concurrency: 1 };
 
 /// What a user asked for.
 #[derive(Debug, Clone)]
@@ -78,12 +78,12 @@ impl Request {
     }
 
     /// What an arm is asked to do under a load, with `n_runs` requests where they are counted. An
-    /// offline one takes one request at a time, and counts them.
+    /// offline one has slots and no arrivals, and counts them.
     fn spec(&self, arm: &Arm, load: &Load, n_runs: u32) -> RunSpec {
         let mut workload = self.workload.clone();
         workload.n_runs = n_runs;
         if arm.mode == Mode::Offline {
-            workload.load = OFFLINE_LOAD;
+            workload.load = offline_load(load);
             workload.duration_ms = None;
         } else {
             workload.load = load.clone();
@@ -197,8 +197,8 @@ pub fn slots(load: &Load) -> Option<u32> {
 }
 
 /// Multiplies a request out: load by load, in each the passes over the arms that run under it.
-/// Offline arms know no load and run once: among those that also take one request at a time, where
-/// there are such, else before all others.
+/// Offline arms share the slots of a closed loop with the online ones. What they cannot share they run
+/// once, before all others: an open loop, or a time instead of a count.
 pub fn plan(request: Request) -> Plan {
     let arms = request.lettered();
     let order = arranged(arms.len(), request.order_seed);
@@ -210,7 +210,7 @@ pub fn plan(request: Request) -> Plan {
         let n_runs = request.workload.n_runs;
         let keys: Vec<String> = members
             .iter()
-            .map(|arm| workload_key(&request.spec(&arm.arm, load, n_runs).workload))
+            .map(|arm| workload_key(&request.spec(&arm.arm, &load, n_runs).workload))
             .collect();
         for (place, pass) in sequence(members.len(), passes.clone(), request.order) {
             let (Some(arm), Some(key)) = (members.get(place), keys.get(place)) else {
@@ -237,31 +237,37 @@ pub fn plan(request: Request) -> Plan {
     }
 }
 
-/// The loads in their order, each with the arms that run under it.
-fn cells<'a>(
-    request: &'a Request,
-    arms: &[&'a PlannedArm],
-) -> Vec<(&'a Load, Vec<&'a PlannedArm>)> {
-    let of = |mode: Mode| arms.iter().copied().filter(move |arm| arm.arm.mode == mode);
-    let counted = request.workload.duration_ms.is_none();
-    let shared = request
-        .loads
-        .iter()
-        .position(|load| counted && *load == OFFLINE_LOAD);
-    let mut cells = Vec::new();
-    if of(Mode::Offline).next().is_some() && (shared.is_none() || of(Mode::Online).next().is_none())
-    {
-        cells.push((&OFFLINE_LOAD, of(Mode::Offline).collect()));
+/// What a load is to an offline arm.
+fn offline_load(load: &Load) -> Load {
+    match load {
+        Load::Closed { .. } => load.clone(),
+        Load::Open { .. } | Load::Burst { .. } | Load::Trace { .. } => ONE_AT_A_TIME,
     }
-    if of(Mode::Online).next().is_some() {
-        for (place, load) in request.loads.iter().enumerate() {
-            let members = if shared == Some(place) {
-                arms.to_vec()
-            } else {
-                of(Mode::Online).collect()
-            };
-            cells.push((load, members));
+}
+
+/// The loads in their order, each with the arms that run under it.
+fn cells<'a>(request: &Request, arms: &[&'a PlannedArm]) -> Vec<(Load, Vec<&'a PlannedArm>)> {
+    let of = |mode: Mode| arms.iter().copied().filter(move |arm| arm.arm.mode == mode);
+    let (online, offline) = (
+        of(Mode::Online).next().is_some(),
+        of(Mode::Offline).next().is_some(),
+    );
+    let counted = request.workload.duration_ms.is_none();
+    let shared = |load: &Load| counted && online && offline_load(load) == *load;
+    let mut cells: Vec<(Load, Vec<&PlannedArm>)> = Vec::new();
+    for load in request.loads.iter().map(offline_load) {
+        let is_known = cells.iter().any(|(known, _)| *known == load);
+        let comes_later = shared(&load) && request.loads.contains(&load);
+        if offline && !is_known && !comes_later {
+            cells.push((load, of(Mode::Offline).collect()));
         }
+    }
+    for load in request.loads.iter().filter(|_| online) {
+        let members = match shared(load) {
+            true => arms.to_vec(),
+            false => of(Mode::Online).collect(),
+        };
+        cells.push((load.clone(), members));
     }
     cells
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use contracts::generate::SamplingParams;
-use contracts::run::{AllowFailures, CacheState, Device, Endpoint, PromptSource};
+use contracts::run::{AllowFailures, Arrival, CacheState, Device, Endpoint, PromptSource};
 use proptest::prelude::*;
 
 use super::*;
@@ -18,7 +18,7 @@ pub fn workload() -> Workload {
         },
         endpoint: Endpoint::Auto,
         sampling: SamplingParams::default(),
-        load: OFFLINE_LOAD,
+        load: ONE_AT_A_TIME,
         n_runs: 20,
         duration_ms: None,
         warmup: 3,
@@ -115,14 +115,25 @@ fn each_load_has_its_passes_and_no_block_is_counted_twice() {
 }
 
 #[test]
-fn offline_arms_run_once_beside_their_like_or_first() {
+fn offline_arms_share_slots_and_run_once_where_requests_arrive() {
     let mut asked = request(&["ch01"], &BOTH, 1, Order::Abba);
     asked.loads = vec![closed(4), closed(8)];
-    assert_eq!(cells_in_words(&plan(asked.clone())), "a1 b4 b8");
-    asked.loads = vec![closed(1), closed(8)];
-    assert_eq!(cells_in_words(&plan(asked.clone())), "a1 b1 b8");
+    let slots = plan(asked.clone());
+    assert_eq!(cells_in_words(&slots), "a4 b4 a8 b8");
+    let keys: Vec<&String> = slots.runs.iter().map(|run| &run.workload_key).collect();
+    assert_eq!(keys[0], keys[1], "both modes are asked the same");
+    assert_ne!(keys[1], keys[2]);
+    let arriving = |rate_per_s| Load::Open {
+        rate_per_s,
+        arrival: Arrival::Poisson,
+        max_in_flight: Some(9),
+    };
+    asked.loads = vec![arriving(1.0), arriving(2.0)];
+    assert_eq!(cells_in_words(&plan(asked.clone())), "a1 b9 b9");
     asked.arms.truncate(1);
-    assert_eq!(cells_in_words(&plan(asked)), "a1");
+    assert_eq!(cells_in_words(&plan(asked.clone())), "a1");
+    asked.loads = vec![closed(4), closed(8)];
+    assert_eq!(cells_in_words(&plan(asked)), "a4 a8");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::show::{validity, words};
 use crate::stats::bench::mean_of;
 use crate::stats::counts;
 use crate::stats::online::{Online, connecting_ms, waiting_ms};
+use crate::stats::window::Shape;
 
 /// Dashes of a rule.
 const RULE_DASHES: usize = 54;
@@ -23,7 +24,7 @@ pub fn run_table(run: &RunRecord, online: Option<&Online>) -> String {
     let rule = format!("{INDENT}{}\n", "─".repeat(RULE_DASHES));
     let mut table = format!("{rule}{INDENT}{}\n{rule}", title(run));
     let lines = match &run.stats {
-        Some(stats) => figures(stats, online),
+        Some(stats) => figures(run, stats, online),
         None => vec![("No figures", why_none(run))],
     };
     for (name, value) in lines {
@@ -32,10 +33,14 @@ pub fn run_table(run: &RunRecord, online: Option<&Online>) -> String {
     table + &rule
 }
 
-fn figures(stats: &BenchStats, online: Option<&Online>) -> Vec<(&'static str, String)> {
-    let of_window = match online {
-        Some(online) if !online.one_at_a_time => " (completed in the window)",
-        _ => "",
+fn figures(
+    run: &RunRecord,
+    stats: &BenchStats,
+    online: Option<&Online>,
+) -> Vec<(&'static str, String)> {
+    let of_window = match Shape::of(&run.status).one_at_a_time {
+        true => "",
+        false => " (completed in the window)",
     };
     let mut lines = vec![
         ("Req/s", format!("{:.2}{of_window}", stats.req_per_s)),

@@ -4,7 +4,7 @@
 //! measured request's end. Under `--duration` it is as long as was asked, and what ended in it
 //! counts. What was in flight within it is [`super::flight`]'s.
 
-use contracts::run::{Limits, Load, Mode, RunState, RunStatus};
+use contracts::run::{Limits, Load, RunState, RunStatus};
 use contracts::sample::{ErrorClass, Sample};
 
 /// What of a run decides how its figures are computed.
@@ -38,12 +38,11 @@ impl Shape {
     /// last request.
     pub fn of(status: &RunStatus) -> Self {
         let workload = &status.spec.workload;
-        let offline = status.spec.arm.mode == Mode::Offline;
         let asked = workload
             .duration_ms
             .filter(|_| status.state == RunState::Done);
         Self {
-            one_at_a_time: offline || workload.load == Load::Closed { concurrency: 1 },
+            one_at_a_time: workload.load == Load::Closed { concurrency: 1 },
             open_loop: !matches!(workload.load, Load::Closed { .. }),
             steady_by: match workload.load {
                 Load::Closed { concurrency } => SteadyBy::Slots(concurrency),

@@ -58,10 +58,6 @@ fn flags_that_contradict_each_other_are_named() {
             &["--sweep", "concurrency or rate"],
         ),
         (
-            &["--mode", "offline", "--concurrency", "2"],
-            &["--concurrency", "offline"],
-        ),
-        (
             &["--mode", "offline", "--rate", "2"],
             &["--rate", "offline"],
         ),

@@ -48,6 +48,34 @@ fn a_list_of_loads_is_a_run_each_and_the_next_plan_knows_how_long_they_take() {
 }
 
 #[test]
+fn slots_are_the_same_work_offline_and_online() {
+    let lab = Lab::new();
+    let asked = quick(&["--mode", "both", "--concurrency", "4"]);
+    let text = lab.expect(0, &asked);
+    let of_window = text.matches("(completed in the window)").count();
+    assert_eq!(of_window, 4, "requests and tokens of both runs:\n{text}");
+    let exported = lab.export();
+    assert_eq!(exported.len(), 2);
+    assert_eq!(
+        exported[0]["run"]["workload_key"],
+        exported[1]["run"]["workload_key"]
+    );
+    for entry in &exported {
+        let samples = entry["samples"].as_array().unwrap();
+        let measured: Vec<_> = samples.iter().filter(|s| s["warmup"] == false).collect();
+        assert_eq!((samples.len(), measured.len()), (12, 8));
+        let at = |index: usize, stamp: &str| {
+            let is_it = |s: &&&serde_json::Value| s["index"] == index;
+            measured.iter().find(is_it).unwrap()[stamp]
+                .as_u64()
+                .unwrap()
+        };
+        assert!(at(3, "sent_ns") < at(0, "done_ns"), "four are under way");
+        assert!(at(4, "sent_ns") >= at(0, "done_ns"), "and no fifth");
+    }
+}
+
+#[test]
 fn a_sweep_stores_a_run_for_each_point_and_shows_the_curve() {
     let lab = Lab::new();
     let session = lab.json(&quick(&["--sweep", "--goodput", "wall=60000"]));

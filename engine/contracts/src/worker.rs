@@ -73,11 +73,24 @@ pub struct OfflineJob {
     pub warmup: u32,
     /// Measured requests.
     pub n_runs: u32,
+    /// Requests in flight at once, in each phase; 1 is `generate`, one call after another. Left out
+    /// where it is 1, so that an older build takes the job.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub concurrency: u32,
     /// Whether the worker goes on after a failed `generate`.
     pub continue_on_error: bool,
 }
 
-/// One NDJSON line on the report descriptor, written between requests, never within one.
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+/// One NDJSON line on the report descriptor, written between requests, or between steps where
+/// several are in flight; then those of a phase come in the order in which they end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WorkerLine {
@@ -94,9 +107,9 @@ pub enum WorkerLine {
         index: u32,
         /// Which phase.
         warmup: bool,
-        /// Call of `generate`, ns since the worker's clock origin (its `loaded`).
+        /// Call of `generate` or of `submit`, ns since the worker's clock origin (its `loaded`).
         start_ns: u64,
-        /// Return of `generate`.
+        /// Return of `generate`, or of the step that ended it.
         done_ns: u64,
         /// What it gave, or one line that says why not.
         result: Result<GenerateResult, String>,

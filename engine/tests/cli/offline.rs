@@ -46,6 +46,7 @@ fn job(chapter: &str) -> OfflineJob {
         warmup_ceilings: Vec::new(),
         warmup: 1,
         n_runs: 3,
+        concurrency: 1,
         continue_on_error: false,
     }
 }
@@ -178,6 +179,103 @@ fn a_failed_request_is_reported_and_ends_the_worker_unless_told_otherwise() {
 fn an_engine_that_panics_is_reported_and_never_used_again() {
     let (output, lines) = run(&OfflineJob {
         continue_on_error: true,
+        ..fake(&[("panic_at", "1")])
+    });
+    assert_eq!(output.status.code(), Some(1));
+    let Some(WorkerLine::Request {
+        index: 0,
+        result: Err(why),
+        ..
+    }) = lines.last()
+    else {
+        panic!("{lines:?}")
+    };
+    assert!(why.contains("asked to panic"), "{why}");
+}
+
+/// Index, phase, start and end of each request, in the order of their lines.
+fn spans(lines: &[WorkerLine]) -> Vec<(u32, bool, u64, u64)> {
+    let span = |line: &WorkerLine| match line {
+        WorkerLine::Request {
+            index,
+            warmup,
+            start_ns,
+            done_ns,
+            ..
+        } => Some((*index, *warmup, *start_ns, *done_ns)),
+        _ => None,
+    };
+    lines.iter().filter_map(span).collect()
+}
+
+#[test]
+fn several_in_flight_make_the_tokens_of_one_at_a_time() {
+    for chapter in ["ch02", "ch05", "ch09"] {
+        let mut job = job(chapter);
+        job.n_runs = 7;
+        job.ceilings = vec![6, 2, 9, 1, 4, 3, 5];
+        let (_, alone) = run(&job);
+        job.concurrency = 3;
+        let (output, lines) = run(&job);
+        assert!(output.status.success(), "{chapter}: {}", stderr(&output));
+        assert_eq!(lines.last(), Some(&WorkerLine::Done));
+        let spans = spans(&lines);
+        let of_phase = |phase: bool| {
+            let mut of_phase: Vec<_> = spans.iter().filter(|span| span.1 == phase).collect();
+            of_phase.sort();
+            of_phase
+        };
+        let requests = of_phase(false);
+        assert_eq!(requests.len(), 7, "{chapter}: each once");
+        for (place, (index, _, start_ns, _)) in requests.iter().enumerate() {
+            assert_eq!(*index as usize, place);
+            let begun = |span: &&&(u32, bool, u64, u64)| span.2 <= *start_ns && span.3 > *start_ns;
+            assert!(requests.iter().filter(begun).count() <= 3, "{chapter}");
+        }
+        assert!(requests[2].2 < requests[0].3, "{chapter}: they overlap");
+        let warm = of_phase(true);
+        assert!(warm.iter().all(|span| span.3 <= requests[0].2));
+        let ids = |lines: &[WorkerLine]| {
+            let mut made: Vec<(u32, Vec<u32>)> = Vec::new();
+            for line in lines {
+                if let WorkerLine::Request {
+                    index,
+                    warmup: false,
+                    result,
+                    ..
+                } = line
+                {
+                    made.push((*index, result.clone().unwrap().output_ids));
+                }
+            }
+            made.sort();
+            made
+        };
+        assert_eq!(ids(&alone), ids(&lines), "{chapter}");
+    }
+}
+
+#[test]
+fn what_fails_with_others_in_flight_is_reported_and_ends_the_worker_unless_told_otherwise() {
+    let job = OfflineJob {
+        concurrency: 2,
+        ..fake(&[("fail_at", "2")])
+    };
+    let (output, _) = run(&job);
+    assert!(fails(&output, 1).contains("asked to fail"));
+    let (output, lines) = run(&OfflineJob {
+        continue_on_error: true,
+        ..job
+    });
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        (spans(&lines).len(), lines.last()),
+        (4, Some(&WorkerLine::Done))
+    );
+
+    let (output, lines) = run(&OfflineJob {
+        continue_on_error: true,
+        concurrency: 2,
         ..fake(&[("panic_at", "1")])
     });
     assert_eq!(output.status.code(), Some(1));

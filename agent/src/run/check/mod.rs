@@ -54,7 +54,7 @@ impl Refusal {
 pub fn spec(spec: &RunSpec) -> Result<(), Refusal> {
     arm(&spec.arm)?;
     work::workload(&spec.workload)?;
-    one_at_a_time(spec)?;
+    counted_in_slots(spec)?;
     slo(spec)?;
     bytes("salt", &spec.salt)?;
     sampling(&spec.workload.sampling)?;
@@ -230,17 +230,16 @@ fn limits(limits: &Limits) -> Result<(), Refusal> {
     )
 }
 
-/// An offline worker has no slots, no clock of arrivals and no window.
-fn one_at_a_time(spec: &RunSpec) -> Result<(), Refusal> {
+/// An offline worker has slots, but no clock of arrivals and no window.
+fn counted_in_slots(spec: &RunSpec) -> Result<(), Refusal> {
     let workload = &spec.workload;
     let field = match workload.load {
         _ if spec.arm.mode == Mode::Online => return Ok(()),
-        Load::Closed { concurrency: 1 } if workload.duration_ms.is_none() => return Ok(()),
-        Load::Closed { concurrency: 1 } => "workload.duration_ms",
-        Load::Closed { .. } => "workload.load.concurrency",
+        Load::Closed { .. } if workload.duration_ms.is_none() => return Ok(()),
+        Load::Closed { .. } => "workload.duration_ms",
         _ => "workload.load",
     };
-    let message = "offline runs take one request at a time, as many as are asked; measure online";
+    let message = "offline runs have slots and as many requests as are asked; measure online";
     Err(Refusal::new(field, message))
 }
 

@@ -89,9 +89,7 @@ pub fn offered(
     trace: bool,
 ) -> anyhow::Result<Offered> {
     if !arms.online() {
-        let alone = args.concurrency.is_empty() || args.concurrency == [1];
         for (flag, given) in [
-            ("--concurrency", !alone),
             ("--rate", !args.rate.is_empty()),
             ("--sweep", args.sweep.is_some()),
             ("--duration", args.duration.is_some()),
@@ -225,7 +223,9 @@ fn sweepable(
 ) -> anyhow::Result<()> {
     let refuse = |why: &str| Err(usage(format!("--sweep {why}")));
     if arms.offline() {
-        return refuse("with --mode both: `generate` knows no load; give --mode online");
+        return refuse(
+            "with --mode both: a sweep looks for what a server can take; give --mode online",
+        );
     }
     if repeat > 1 {
         return refuse("with --repeat: each load of a sweep runs once; leave --repeat out");

@@ -39,7 +39,7 @@ pub fn rerun_twice(run: &RunRecord) -> String {
 }
 
 fn command(arms: &str, base: &RunRecord, candidate: &RunRecord, more: &str) -> String {
-    // `generate` takes one request at a time: across modes, that is the work both can do.
+    // Offline there are no arrivals: across modes, slots are the work that both can do.
     let offline = [base, candidate].map(|run| run.status.spec.arm.mode == Mode::Offline);
     let asked = match offline {
         [false, true] => candidate,

@@ -103,9 +103,9 @@ pub fn arms(config: &Config, args: ArmArgs, http: &HttpArgs) -> anyhow::Result<A
     Ok(arms)
 }
 
-/// A flag that only means something over HTTP or under load.
+/// A flag that only means something over HTTP or where requests arrive.
 pub fn needs_online(flag: &str) -> anyhow::Error {
     usage(format!(
-        "{flag} with --mode offline: `generate` takes one request at a time and has no HTTP; give --mode online or both"
+        "{flag} with --mode offline: without HTTP there are slots and no arrivals; give --mode online or both"
     ))
 }
