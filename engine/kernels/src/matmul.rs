@@ -109,7 +109,7 @@ fn pack<'a>(cpu: &Cpu, x: &[f32], k: usize, tiles: Tiles, packed: &'a mut Vec<f3
         let to = unsafe { parts.part(rows.start * k..rows.end * k) };
         for (r, row) in rows.clone().enumerate() {
             let from = &x[row * k..(row + 1) * k];
-            for (to, from) in to[r..].iter_mut().step_by(rows.len()).zip(from) {
+            for (to, from) in to.iter_mut().skip(r).step_by(rows.len()).zip(from) {
                 *to = *from;
             }
         }

@@ -40,15 +40,16 @@ pub(super) unsafe fn tile<B: Element>(rows: usize, spot: Spot<B>) {
 /// The machine has AVX-512 F, and `spot` holds what it says for `M` rows.
 #[target_feature(enable = "avx512f")]
 unsafe fn sum<const M: usize, B: Element>(spot: Spot<B>) {
-    let mut sums = [[_mm512_setzero_ps(); 2]; M];
+    let (mut low, mut high) = ([_mm512_setzero_ps(); M], [_mm512_setzero_ps(); M]);
     if spot.add {
-        for (r, [low, high]) in sums.iter_mut().enumerate() {
+        unrolled!(r < M, {
             // SAFETY: 32 floats of each row of `c` may be read.
             unsafe {
                 let c = spot.c.add(r * spot.c_row);
-                (*low, *high) = (_mm512_loadu_ps(c), _mm512_loadu_ps(c.add(WIDE)));
+                low[r] = _mm512_loadu_ps(c);
+                high[r] = _mm512_loadu_ps(c.add(WIDE));
             }
-        }
+        });
     }
     for k in 0..spot.depth {
         // SAFETY: k is below `depth`: 32 elements of `b`'s row k may be read, and element (r, k) of
@@ -57,21 +58,21 @@ unsafe fn sum<const M: usize, B: Element>(spot: Spot<B>) {
             let b = spot.b.add(k * spot.b_row);
             let (b_low, b_high) = (load(b), load(b.add(WIDE)));
             let a = spot.a.add(k * spot.a_step);
-            for (r, [low, high]) in sums.iter_mut().enumerate() {
+            unrolled!(r < M, {
                 let a = _mm512_set1_ps(*a.add(r * spot.a_row));
-                *low = _mm512_fmadd_ps(a, b_low, *low);
-                *high = _mm512_fmadd_ps(a, b_high, *high);
-            }
+                low[r] = _mm512_fmadd_ps(a, b_low, low[r]);
+                high[r] = _mm512_fmadd_ps(a, b_high, high[r]);
+            });
         }
     }
-    for (r, [low, high]) in sums.into_iter().enumerate() {
+    unrolled!(r < M, {
         // SAFETY: 32 floats of each row of `c` may be written.
         unsafe {
             let c = spot.c.add(r * spot.c_row);
-            _mm512_storeu_ps(c, low);
-            _mm512_storeu_ps(c.add(WIDE), high);
+            _mm512_storeu_ps(c, low[r]);
+            _mm512_storeu_ps(c.add(WIDE), high[r]);
         }
-    }
+    });
 }
 
 /// Sixteen weights as floats.

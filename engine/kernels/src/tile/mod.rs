@@ -4,6 +4,21 @@
 //! in order and with one fused multiply-add a step, so that all vector files give the same bits; plain
 //! Rust rounds twice a step.
 
+/// `$body` for each `$i` below `$n` (at most 12), written out: sums stay in registers only if the
+/// compiler sees every index, and at this size it does not unroll all loops by itself.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! unrolled {
+    ($i:ident < $n:expr, $body:expr) => {
+        unrolled!(@ $i, $n, $body, 0 1 2 3 4 5 6 7 8 9 10 11)
+    };
+    (@ $i:ident, $n:expr, $body:expr, $($at:literal)*) => {
+        $(if $at < $n {
+            let $i: usize = $at;
+            $body;
+        })*
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

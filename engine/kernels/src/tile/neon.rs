@@ -46,37 +46,35 @@ unsafe fn sum<const M: usize, const V: usize, B: Element>(spot: &Spot<B>) {
     for lane in (0..LANES).step_by(V * WIDE) {
         let mut sums = [[vdupq_n_f32(0.0); V]; M];
         if spot.add {
-            for (r, sums) in sums.iter_mut().enumerate() {
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: these lanes are of the 32 of a row of `c`.
-                    *sum = unsafe { vld1q_f32(spot.c.add(r * spot.c_row + lane + v * WIDE)) };
+            unrolled!(r < M, {
+                // SAFETY: 32 floats of each row of `c` may be read.
+                unsafe {
+                    let c = spot.c.add(r * spot.c_row + lane);
+                    unrolled!(v < V, sums[r][v] = vld1q_f32(c.add(v * WIDE)));
                 }
-            }
+            });
         }
         for k in 0..spot.depth {
-            // SAFETY: k is below `depth`: these lanes are of the 32 of `b`'s row k, and element
-            // (r, k) of `a` may be read for each of the rows.
+            // SAFETY: k is below `depth`: 32 elements of `b`'s row k may be read, and element (r, k)
+            // of `a` for each of the rows.
             unsafe {
                 let b = spot.b.add(k * spot.b_row + lane);
                 let mut right = [vdupq_n_f32(0.0); V];
-                for (v, right) in right.iter_mut().enumerate() {
-                    *right = load(b.add(v * WIDE));
-                }
+                unrolled!(v < V, right[v] = load(b.add(v * WIDE)));
                 let a = spot.a.add(k * spot.a_step);
-                for (r, sums) in sums.iter_mut().enumerate() {
+                unrolled!(r < M, {
                     let a = *a.add(r * spot.a_row);
-                    for (sum, right) in sums.iter_mut().zip(right) {
-                        *sum = vfmaq_n_f32(*sum, right, a);
-                    }
-                }
+                    unrolled!(v < V, sums[r][v] = vfmaq_n_f32(sums[r][v], right[v], a));
+                });
             }
         }
-        for (r, sums) in sums.into_iter().enumerate() {
-            for (v, sum) in sums.into_iter().enumerate() {
-                // SAFETY: these lanes are of the 32 of a row of `c`.
-                unsafe { vst1q_f32(spot.c.add(r * spot.c_row + lane + v * WIDE), sum) };
+        unrolled!(r < M, {
+            // SAFETY: 32 floats of each row of `c` may be written.
+            unsafe {
+                let c = spot.c.add(r * spot.c_row + lane);
+                unrolled!(v < V, vst1q_f32(c.add(v * WIDE), sums[r][v]));
             }
-        }
+        });
     }
 }
 
