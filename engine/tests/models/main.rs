@@ -7,7 +7,6 @@ mod gguf_file;
 mod gguf_rope;
 mod hub;
 mod loading;
-mod own_decoder;
 mod refusals;
 mod refused_configs;
 mod rope;
