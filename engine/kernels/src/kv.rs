@@ -31,9 +31,17 @@ pub struct KvBlocks {
     pub(crate) data: Slab<f32>,
 }
 
+/// One head of one layer of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub block: u32,
+    pub layer: usize,
+    pub head: usize,
+}
+
 impl KvShape {
     /// Floats of one layer's keys within a block.
-    pub(crate) fn keys(&self) -> usize {
+    fn keys(&self) -> usize {
         self.kv_heads * self.head_dim * BLOCK
     }
 
@@ -43,7 +51,7 @@ impl KvShape {
     }
 
     /// Floats of one layer's values within a block.
-    pub(crate) fn values(&self) -> usize {
+    fn values(&self) -> usize {
         self.kv_heads * self.value_row() * BLOCK
     }
 
@@ -59,14 +67,51 @@ impl KvBlocks {
     /// # Errors
     /// The system has no such memory.
     pub fn new(shape: KvShape, blocks: usize) -> std::io::Result<Self> {
-        let bytes = shape.block_bytes() * blocks;
+        let bytes = shape.block_bytes().checked_mul(blocks);
+        let bytes = bytes.ok_or(std::io::ErrorKind::OutOfMemory)?;
         let data = Arena::new(bytes)?.take(bytes / size_of::<f32>());
         let data = data.ok_or(std::io::ErrorKind::OutOfMemory)?;
         Ok(Self { shape, data })
     }
 
+    /// Writes one position of one head.
+    ///
+    /// # Panics
+    /// There is no such block, layer or head.
+    pub(crate) fn write(&mut self, place: Place, lane: usize, key: &[f32], value: &[f32]) {
+        let (hd, row) = (self.shape.head_dim, self.shape.value_row());
+        assert!(lane < BLOCK && key.len() == hd && value.len() == hd);
+        let (keys, values) = (self.keys_at(place), self.values_at(place));
+        let panel = &mut self.data[keys..][..hd * BLOCK];
+        for (lanes, key) in panel.chunks_exact_mut(BLOCK).zip(key) {
+            lanes[lane] = *key;
+        }
+        self.data[values + lane * row..][..hd].copy_from_slice(value);
+    }
+
+    /// Keys of one head in a block: `[head_dim][32]`.
+    pub(crate) fn keys(&self, place: Place) -> &[f32] {
+        &self.data[self.keys_at(place)..][..self.shape.head_dim * BLOCK]
+    }
+
+    /// Values of one head in a block: `[32][head_dim up to a multiple of 32]`.
+    pub(crate) fn values(&self, place: Place) -> &[f32] {
+        &self.data[self.values_at(place)..][..BLOCK * self.shape.value_row()]
+    }
+
+    fn keys_at(&self, place: Place) -> usize {
+        self.layer_at(place) + place.head * self.shape.head_dim * BLOCK
+    }
+
+    fn values_at(&self, place: Place) -> usize {
+        let head = place.head * BLOCK * self.shape.value_row();
+        self.layer_at(place) + self.shape.keys() + head
+    }
+
     /// Where one layer's part of a block begins.
-    pub(crate) fn offset(&self, block: u32, layer: usize) -> usize {
-        (block as usize * self.shape.layers + layer) * (self.shape.keys() + self.shape.values())
+    fn layer_at(&self, place: Place) -> usize {
+        let shape = &self.shape;
+        assert!(place.layer < shape.layers && place.head < shape.kv_heads);
+        (place.block as usize * shape.layers + place.layer) * (shape.keys() + shape.values())
     }
 }

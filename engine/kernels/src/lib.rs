@@ -9,6 +9,7 @@
 pub mod arena;
 pub mod attention;
 pub mod element;
+mod exp;
 pub mod isa;
 pub mod kv;
 pub mod matmul;
@@ -16,6 +17,7 @@ pub mod matrix;
 mod parts;
 pub mod pool;
 pub mod rows;
+mod simd;
 mod tile;
 
 use std::io;
