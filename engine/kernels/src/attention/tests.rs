@@ -204,11 +204,13 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
+/// At most `n` cases; `PROPTEST_CASES` asks for fewer.
 fn cases(n: u32) -> ProptestConfig {
+    let usual = ProptestConfig::default();
     ProptestConfig {
-        cases: if cfg!(miri) { 1 } else { n },
+        cases: if cfg!(miri) { 1 } else { usual.cases.min(n) },
         failure_persistence: None,
-        ..ProptestConfig::default()
+        ..usual
     }
 }
 
