@@ -41,6 +41,9 @@ pub enum EngineError {
         /// What is wrong, with the file's name.
         message: String,
     },
+    /// The server ends, and with it the answers that it still owes.
+    #[error("the server is shutting down")]
+    Stopping,
     /// A fault of ours or of the library's.
     #[error("internal: {0}")]
     Internal(String),

@@ -2,7 +2,8 @@
 //!
 //! A request goes in through a bounded channel and brings the sender that its tokens go to, so a
 //! token makes one hop: engine thread to the task that writes it. Who drops the receiving end
-//! cancels the request. What a request means (HTTP, JSON) is left to the server.
+//! cancels the request. An order to stop reaches the receiving ends directly, since the engine may be
+//! in the middle of a long step. What a request means (HTTP, JSON) is left to the server.
 
 use std::{
     any::Any,
@@ -10,13 +11,13 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
 
 use contracts::{
-    generate::{GenerateResult, SamplingParams},
+    generate::{GenerateResult, SamplingParams, TokenLogprobs},
     run::ModelFacts,
 };
 use tokio::sync::{mpsc, watch};
@@ -24,7 +25,7 @@ use tokio::sync::{mpsc, watch};
 use crate::{
     chapters::{Engine, RequestId, StepEvent},
     error::EngineError,
-    text::Input,
+    text::{Input, Text},
 };
 
 /// Requests that an engine holds at most, the one in work included; more are refused at once.
@@ -56,8 +57,13 @@ pub enum Ceiling {
 pub enum Event {
     /// Checked and queued: from here on only a fault of the engine's can make it fail.
     Accepted,
-    /// One more piece of text, not empty.
-    Text(String),
+    /// One more token: its text, its log probabilities, or both. Without either there is no event.
+    Token {
+        /// Text that is complete with it.
+        text: String,
+        /// How likely it was, if asked for.
+        logprobs: Option<TokenLogprobs>,
+    },
     /// Nothing more comes.
     Ended(Result<Box<GenerateResult>, EngineError>),
 }
@@ -68,9 +74,18 @@ pub enum Phase {
     /// The model is not there yet.
     Loading,
     /// It takes requests.
-    Ready(Arc<ModelFacts>),
+    Ready(Arc<Ready>),
     /// It could not load, or it died: one line that says why. Nothing leads out of here.
     Failed(Arc<str>),
+}
+
+/// What an engine has loaded.
+#[derive(Debug)]
+pub struct Ready {
+    /// What it says of its model.
+    pub facts: ModelFacts,
+    /// Its tokenizer, for those who write about tokens.
+    pub text: Text,
 }
 
 /// Why a request was not even handed over.
@@ -79,6 +94,9 @@ pub enum Refused {
     /// Not ready yet.
     #[error("the model is still loading; try again when /health answers 200")]
     Loading,
+    /// It takes no more work.
+    #[error("the server is shutting down")]
+    Stopping,
     /// It holds as many requests as it may.
     #[error("the engine holds {0} requests, which is its limit; try again later")]
     QueueFull(usize),
@@ -92,14 +110,37 @@ pub enum Refused {
 pub struct Worker {
     jobs: mpsc::Sender<Job>,
     phase: watch::Receiver<Phase>,
-    held: Arc<AtomicUsize>,
+    stop: Arc<watch::Sender<Stop>>,
+    counts: Arc<Counts>,
     queue_max: usize,
+}
+
+/// How far an order to stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stop {
+    /// There is none.
+    No,
+    /// Answers that have begun go on.
+    Drain,
+    /// None does.
+    Now,
+}
+
+/// Requests that are held.
+#[derive(Debug, Default)]
+struct Counts {
+    /// All.
+    held: AtomicUsize,
+    /// Those without a token yet.
+    waiting: AtomicUsize,
 }
 
 /// The receiving end of one request; dropping it cancels the request.
 #[derive(Debug)]
 pub struct Answer {
     events: mpsc::UnboundedReceiver<Event>,
+    stop: watch::Receiver<Stop>,
+    begun: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
@@ -113,10 +154,29 @@ struct Job {
 struct Reply {
     /// Unbounded, so that a slow reader never holds up the engine; the ceiling limits what it can hold.
     events: mpsc::UnboundedSender<Event>,
-    held: Arc<AtomicUsize>,
+    counts: Arc<Counts>,
+    /// Whether its first token has come.
+    begun: Arc<AtomicBool>,
 }
 
 impl Reply {
+    /// A place among all that are held, waiting.
+    fn new(events: mpsc::UnboundedSender<Event>, counts: &Arc<Counts>) -> Self {
+        counts.waiting.fetch_add(1, Ordering::Relaxed);
+        Self {
+            events,
+            counts: Arc::clone(counts),
+            begun: Arc::default(),
+        }
+    }
+
+    /// It waits no longer.
+    fn begin(&self) {
+        if !self.begun.swap(true, Ordering::Relaxed) {
+            self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// Gives the place in the queue back before the client can know: its next request finds it free.
     fn end(self, result: Result<GenerateResult, EngineError>) {
         let events = self.events.clone();
@@ -127,7 +187,8 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.held.fetch_sub(1, Ordering::Relaxed);
+        self.begin();
+        self.counts.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -148,7 +209,10 @@ impl Worker {
             .spawn(move || {
                 let outcome = catch_unwind(AssertUnwindSafe(|| {
                     let engine = build()?;
-                    publish.send_replace(Phase::Ready(Arc::new(engine.facts().clone())));
+                    publish.send_replace(Phase::Ready(Arc::new(Ready {
+                        facts: engine.facts().clone(),
+                        text: engine.text().clone(),
+                    })));
                     serve(engine, inbox);
                     Ok(())
                 }));
@@ -162,7 +226,8 @@ impl Worker {
         Ok(Self {
             jobs,
             phase,
-            held: Arc::default(),
+            stop: Arc::new(watch::Sender::new(Stop::No)),
+            counts: Arc::default(),
             queue_max,
         })
     }
@@ -177,15 +242,21 @@ impl Worker {
             Phase::Failed(why) => return Err(Refused::Failed(why.to_string())),
             Phase::Ready(_) => {}
         }
+        if *self.stop.borrow() > Stop::No {
+            return Err(Refused::Stopping);
+        }
         let full = || Refused::QueueFull(self.queue_max);
         let room = |held: usize| (held < self.queue_max).then_some(held + 1);
-        self.held
+        self.counts
+            .held
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
             .map_err(|_| full())?;
         let (sender, events) = mpsc::unbounded_channel();
-        let reply = Reply {
-            events: sender,
-            held: Arc::clone(&self.held),
+        let reply = Reply::new(sender, &self.counts);
+        let answer = Answer {
+            events,
+            stop: self.stop.subscribe(),
+            begun: Arc::clone(&reply.begun),
         };
         self.jobs
             .try_send(Job { ask, reply })
@@ -195,7 +266,18 @@ impl Worker {
                     Refused::Failed("its thread has ended".to_owned())
                 }
             })?;
-        Ok(Answer { events })
+        Ok(answer)
+    }
+
+    /// Takes no more work, and ends what has not begun: a request without a token yet. (A chapter
+    /// that hands out no tokens has none that has begun.)
+    pub fn drain(&self) {
+        self.stop.send_replace(Stop::Drain);
+    }
+
+    /// Ends all that is left.
+    pub fn stop(&self) {
+        self.stop.send_replace(Stop::Now);
     }
 
     /// Where the thread stands, and a way to wait for what comes next.
@@ -205,23 +287,35 @@ impl Worker {
 
     /// Requests held: waiting or in work.
     pub fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+        self.counts.held.load(Ordering::Relaxed)
     }
 
-    /// Requests that the engine's thread has not taken over yet.
+    /// Requests held that have no token yet.
     pub fn waiting(&self) -> usize {
-        self.jobs.max_capacity() - self.jobs.capacity()
+        self.counts.waiting.load(Ordering::Relaxed)
     }
 }
 
 impl Answer {
-    /// The next event. An engine that died counts as an `Ended` with an internal error.
+    /// The next event. An engine that died counts as an `Ended` with an internal error, an order to
+    /// stop as one with [`EngineError::Stopping`].
     pub async fn next(&mut self) -> Event {
-        self.events.recv().await.unwrap_or_else(|| {
-            Event::Ended(Err(EngineError::Internal(
-                "the engine ended before the answer did".to_owned(),
-            )))
-        })
+        let begun = &self.begun;
+        let reached = |stop: &Stop| match stop {
+            Stop::No => false,
+            Stop::Drain => !begun.load(Ordering::Relaxed),
+            Stop::Now => true,
+        };
+        tokio::select! {
+            // The order first: tokens may come without a pause.
+            biased;
+            Ok(_) = self.stop.wait_for(reached) => Event::Ended(Err(EngineError::Stopping)),
+            event = self.events.recv() => event.unwrap_or_else(|| {
+                Event::Ended(Err(EngineError::Internal(
+                    "the engine ended before the answer did".to_owned(),
+                )))
+            }),
+        }
     }
 }
 
@@ -286,9 +380,12 @@ fn admit(engine: &mut dyn Engine, id: RequestId, mut ask: Ask) -> Result<(), Eng
 
 fn deliver(live: &mut HashMap<RequestId, Reply>, event: StepEvent) {
     match event {
-        StepEvent::Token { id, text } => {
-            if let Some(reply) = live.get(&id).filter(|_| !text.is_empty()) {
-                let _ = reply.events.send(Event::Text(text));
+        StepEvent::Token { id, text, logprobs } => {
+            if let Some(reply) = live.get(&id) {
+                reply.begin();
+                if !text.is_empty() || logprobs.is_some() {
+                    let _ = reply.events.send(Event::Token { text, logprobs });
+                }
             }
         }
         StepEvent::Finished { id, result } => {

@@ -56,6 +56,7 @@ fn result(output_tokens: u32) -> GenerateResult {
             extras: [("firm_steps".to_owned(), 2.0)].into(),
             ..RequestMetrics::default()
         },
+        logprobs: None,
     }
 }
 

@@ -267,7 +267,7 @@ fn prompts_and_caches_go_into_the_work() {
         "--header",
         "X-Team: hunter2",
         "--extra",
-        "min_p=0.1",
+        "top_a=0.1",
         "--no-keepalive",
         "--goodput",
         "ttft=200",
@@ -275,7 +275,7 @@ fn prompts_and_caches_go_into_the_work() {
     assert_eq!(server["arm"]["engine"]["url"], "http://box:8000");
     assert_eq!(server["arm"]["mode"], "online");
     assert_eq!(server["arm"]["header_names"][0], "x-team");
-    assert_eq!(server["arm"]["extra"]["min_p"], 0.1);
+    assert_eq!(server["arm"]["extra"]["top_a"], 0.1);
     assert_eq!(server["arm"]["no_keepalive"], true);
     assert_eq!(server["workload"]["model"], "m");
     assert_eq!(server["slo"]["ttft_ms"], 200.0);

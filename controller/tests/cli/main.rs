@@ -84,6 +84,23 @@ fn wrong_command_lines_are_one_line_and_exit_2() {
             &["--top-p 1.5"],
         ),
         (
+            &["run", "--chapter", "1", "--min-p", "1.5"],
+            &["--min-p 1.5"],
+        ),
+        (
+            &["run", "--chapter", "1", "--repetition-penalty", "0"],
+            &["--repetition-penalty 0"],
+        ),
+        (
+            &["run", "--chapter", "1", "--presence-penalty", "-2.5"],
+            &["--presence-penalty -2.5"],
+        ),
+        (
+            &["run", "--chapter", "1", "--frequency-penalty", "nan"],
+            &["--frequency-penalty NaN"],
+        ),
+        (&["run", "--chapter", "1", "--stop", ""], &["--stop"]),
+        (
             &["run", "--chapter", "1", "--ready-timeout", "0"],
             &["--ready-timeout"],
         ),

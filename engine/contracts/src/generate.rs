@@ -18,7 +18,8 @@ pub struct SamplingParams {
     pub top_p: f32,
     /// Keep tokens of at least this share of the best token's probability; 0 keeps all.
     pub min_p: f32,
-    /// Divides the logit of tokens seen; 1 is off.
+    /// For tokens of the prompt and of the answer so far: divides a positive logit, multiplies a
+    /// negative one; 1 is off.
     pub repetition_penalty: f32,
     /// Subtracted once from the logit of tokens already made; 0 is off.
     pub presence_penalty: f32,
@@ -26,9 +27,9 @@ pub struct SamplingParams {
     pub frequency_penalty: f32,
     /// Added to the logit of these token ids.
     pub logit_bias: BTreeMap<u32, f32>,
-    /// The answer ends before the first of these strings.
+    /// The answer ends before the first of these strings that is complete in it.
     pub stop: Vec<String>,
-    /// How many of the best tokens' log probabilities to report for each step.
+    /// Report each token's log probability, and those of this many best tokens of its step.
     pub logprobs: Option<u32>,
     /// Go on after the end-of-sequence token.
     pub ignore_eos: bool,
@@ -113,14 +114,36 @@ fn is_zero(value: &f64) -> bool {
 /// One finished `generate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GenerateResult {
-    /// The answer, without the stop token.
+    /// The answer, without the stop token, and without a stop string and what follows it.
     pub text: String,
     /// The prompt's token ids, after templating.
     pub input_ids: Vec<u32>,
-    /// The tokens made; a stop token is here and counted, and is not in `text`.
+    /// The tokens made; a stop token is here and counted, and is not in `text`. With a stop string
+    /// the last is the token that completed it.
     pub output_ids: Vec<u32>,
     /// Why it ended.
     pub finish_reason: FinishReason,
     /// What the engine measured.
     pub metrics: RequestMetrics,
+    /// One entry for each of `output_ids`, if [`SamplingParams::logprobs`] asked for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Vec<TokenLogprobs>>,
 }
+
+/// How likely one token was, and which were the likeliest at its step.
+///
+/// Natural logarithms of the model's own probabilities: the softmax of its logits before bias,
+/// penalties, temperature and everything else that sampling does to them. At least
+/// [`LOGPROB_MIN`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TokenLogprobs {
+    /// The token that was taken.
+    pub id: u32,
+    /// Its log probability.
+    pub logprob: f32,
+    /// The best tokens' ids and log probabilities, falling; equal ones by id.
+    pub top: Vec<(u32, f32)>,
+}
+
+/// Stands for the log probability of what cannot be, since JSON has no infinity; OpenAI's number.
+pub const LOGPROB_MIN: f32 = -9999.0;

@@ -172,7 +172,9 @@ pub struct Choice {
     /// Null until the end.
     #[serde(default)]
     pub finish_reason: Option<FinishReason>,
-    /// Always null in these chapters.
+    /// Null unless asked for. Chat: `{"content": [{token, logprob, bytes, top_logprobs}]}`;
+    /// completions: `{tokens, token_logprobs, top_logprobs, text_offset}`. In a stream, those of the
+    /// tokens whose text the event completes.
     #[serde(default)]
     pub logprobs: Option<Value>,
 }

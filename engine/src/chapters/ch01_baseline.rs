@@ -10,18 +10,17 @@
 //!   judged against these.
 //! * **Source.** candle-transformers' `models::{llama, qwen2, qwen3, quantized_llama}`.
 
-use std::{collections::VecDeque, time::Instant};
+use std::collections::VecDeque;
 
 use contracts::{
-    generate::{FinishReason, GenerateResult, RequestMetrics, SamplingParams},
+    generate::{GenerateResult, RequestMetrics, SamplingParams},
     run::ModelFacts,
 };
 
-use super::{Engine, Limits, RequestId, Setup, StepEvent, admit, extras, metrics, no_options};
+use super::{Engine, Limits, RequestId, Setup, StepEvent, no_options, sequence::Sequence};
 use crate::{
     error::EngineError,
     model::{self, Loaded, forward::Forward},
-    sampling::Sampler,
     text::{Input, Text},
 };
 
@@ -49,14 +48,6 @@ struct Baseline {
     forward: Forward,
     /// In order of arrival.
     queue: VecDeque<Sequence>,
-}
-
-/// One request that waits.
-struct Sequence {
-    id: RequestId,
-    started: Instant,
-    input_ids: Vec<u32>,
-    params: SamplingParams,
 }
 
 impl Engine for Baseline {
@@ -115,67 +106,37 @@ impl Engine for Baseline {
 }
 
 impl Baseline {
-    /// Checks and tokenises; the clock starts here.
     fn begin(
         &self,
         id: RequestId,
         input: &Input,
         params: &SamplingParams,
     ) -> Result<Sequence, EngineError> {
-        let started = Instant::now();
         let limits = Limits {
             vocab: self.forward.vocab(),
             context: self.forward.context(),
         };
-        let input_ids = admit(&self.text, limits, input, params)?;
-        Ok(Sequence {
-            id,
-            started,
-            input_ids,
-            params: params.clone(),
-        })
+        Sequence::begin(id, &self.text, limits, input, params)
     }
 
     /// The opaque call: from prompt to answer, without a look inside.
-    fn answer(&mut self, sequence: Sequence) -> Result<GenerateResult, EngineError> {
-        let Sequence {
-            started,
-            input_ids,
-            params,
-            ..
-        } = sequence;
-        let queue_ms = started.elapsed().as_secs_f64() * 1e3;
-        let mut sampler = Sampler::new(&params);
-        let mut output_ids = Vec::new();
+    fn answer(&mut self, mut sequence: Sequence) -> Result<GenerateResult, EngineError> {
+        sequence.set_off();
         self.forward.reset();
-        let mut logits = self.forward.forward(&input_ids, 0)?; // [vocab]
         let finish_reason = loop {
-            let token = sampler.sample(&logits)?;
-            output_ids.push(token);
-            if self.text.is_stop(token) && !params.ignore_eos {
-                break FinishReason::Stop;
+            let (ids, position) = sequence.next_ids();
+            let logits = self.forward.forward(ids, position)?; // [vocab]
+            if let Some(reason) = sequence.take(&self.text, &logits)?.finish_reason {
+                break reason;
             }
-            if output_ids.len() >= params.max_tokens as usize {
-                break FinishReason::Length;
-            }
-            let position = input_ids.len() + output_ids.len() - 1;
-            logits = self.forward.forward(&[token], position)?; // [vocab]
         };
-        // The stop token is counted and is not text.
-        let shown = output_ids.len() - usize::from(finish_reason == FinishReason::Stop);
-        let text = self
-            .text
-            .decode(output_ids.get(..shown).unwrap_or_default());
+        let result = sequence.finish(finish_reason);
+        // When the first token came nobody outside could see: it is not measured.
         let metrics = RequestMetrics {
-            extras: extras(&sampler, queue_ms),
-            ..metrics(started, input_ids.len(), output_ids.len())
+            ttft_ms: 0.0,
+            tpot_ms: 0.0,
+            ..result.metrics
         };
-        Ok(GenerateResult {
-            text,
-            input_ids,
-            output_ids,
-            finish_reason,
-            metrics,
-        })
+        Ok(GenerateResult { metrics, ..result })
     }
 }

@@ -1,7 +1,8 @@
 //! `fake`: known tokens on a known clock, for tests of everything around an engine.
 //!
-//! The answer repeats [`ANSWER`] token by token, whatever the prompt and the sampling say. One
-//! request at a time, first come first served. It needs no model; hidden from users' lists.
+//! The answer repeats [`ANSWER`] token by token, whatever the prompt and the sampling say; only stop
+//! strings end it, and log probabilities say that each token was certain. One request at a time,
+//! first come first served. It needs no model; hidden from users' lists.
 //!
 //! | option | meaning | default |
 //! |---|---|---|
@@ -22,7 +23,9 @@ use std::{
 };
 
 use contracts::{
-    generate::{FinishReason, GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams},
+    generate::{
+        FinishReason, GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams, TokenLogprobs,
+    },
     run::ModelFacts,
 };
 
@@ -30,7 +33,7 @@ use super::{Engine, RequestId, Setup, StepEvent, metrics};
 use crate::{
     error::EngineError,
     sampling,
-    text::{Input, MIN_VOCAB_SIZE, Text},
+    text::{Input, MIN_VOCAB_SIZE, Released, StopMatcher, Text},
 };
 
 /// What it says, over and over.
@@ -66,6 +69,8 @@ struct Request {
     /// When the first and the latest token came.
     tokens: Option<(Instant, Instant)>,
     output_ids: Vec<u32>,
+    stop: StopMatcher,
+    answer: String,
 }
 
 struct Fake {
@@ -206,6 +211,8 @@ impl Engine for Fake {
             started: None,
             tokens: None,
             output_ids: Vec::new(),
+            stop: StopMatcher::new(&params.stop),
+            answer: String::new(),
         });
         Ok(())
     }
@@ -274,34 +281,31 @@ impl Fake {
         let now = Instant::now();
         request.tokens = Some((request.tokens.map_or(now, |(first, _)| first), now));
         let made = request.output_ids.len();
-        let stop =
+        let is_stop =
             self.options.tokens.is_some_and(|last| made + 1 >= last) && !request.params.ignore_eos;
-        let mut events = Vec::new();
-        if stop {
-            request.output_ids.push(self.stop_id);
-        } else {
-            let token = self
-                .answer_ids
-                .get(made % self.answer_ids.len().max(1))
-                .copied()
-                .unwrap_or(0);
-            request.output_ids.push(token);
-            events.push(StepEvent::Token {
-                id,
-                text: self.text.decode(&[token]),
-            });
+        let is_last = is_stop || made + 1 >= request.params.max_tokens as usize;
+        let next = self.answer_ids.get(made % self.answer_ids.len().max(1));
+        let token = match is_stop {
+            true => self.stop_id,
+            false => next.copied().unwrap_or(0),
+        };
+        request.output_ids.push(token);
+        let Released { mut text, stopped } = request.stop.push(&self.text.decode(&[token]));
+        if is_last && !stopped {
+            text.push_str(&request.stop.finish());
         }
-        let length = request.output_ids.len() >= request.params.max_tokens as usize;
-        if stop || length {
-            let reason = if stop {
-                FinishReason::Stop
-            } else {
-                FinishReason::Length
+        request.answer.push_str(&text);
+        let logprobs = logprobs(token, &request.params);
+        let mut events = vec![StepEvent::Token { id, text, logprobs }];
+        if is_last || stopped {
+            let reason = match is_stop || stopped {
+                true => FinishReason::Stop,
+                false => FinishReason::Length,
             };
             if let Some(request) = self.queue.pop_front() {
                 events.push(StepEvent::Finished {
                     id,
-                    result: Ok(finish(request, reason, &self.text)),
+                    result: Ok(finish(request, reason)),
                 });
             }
         }
@@ -309,12 +313,18 @@ impl Fake {
     }
 }
 
-fn finish(request: Request, finish_reason: FinishReason, text: &Text) -> GenerateResult {
-    let visible = match finish_reason {
-        FinishReason::Stop => request.output_ids.len() - 1,
-        FinishReason::Length => request.output_ids.len(),
-    };
-    let text = text.decode(request.output_ids.get(..visible).unwrap_or_default());
+/// A token that was certain.
+fn logprobs(id: u32, params: &SamplingParams) -> Option<TokenLogprobs> {
+    params.logprobs.map(|n| TokenLogprobs {
+        id,
+        logprob: 0.0,
+        top: vec![(id, 0.0); usize::from(n > 0)],
+    })
+}
+
+fn finish(request: Request, finish_reason: FinishReason) -> GenerateResult {
+    let logprobs = |id: &u32| logprobs(*id, &request.params);
+    let logprobs = request.output_ids.iter().map(logprobs).collect();
     let made = request.output_ids.len();
     let ms = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e3;
     let metrics = metrics(request.submitted, request.input_ids.len(), made);
@@ -330,10 +340,11 @@ fn finish(request: Request, finish_reason: FinishReason, text: &Text) -> Generat
         ..metrics
     };
     GenerateResult {
-        text,
+        text: request.answer,
         input_ids: request.input_ids,
         output_ids: request.output_ids,
         finish_reason,
         metrics,
+        logprobs,
     }
 }

@@ -5,17 +5,22 @@
 //! changes lives in [`crate::model`], [`crate::text`], [`crate::sampling`] and here. A chapter
 //! knows no HTTP.
 
+mod batch;
 mod ch01_baseline;
 mod ch02_token_loop;
 mod ch03_own_forward;
 mod ch04_kv_cache;
+mod ch05_static_batching;
+mod ch09_continuous_batching;
 mod fake;
+mod options;
+mod scheduler;
 mod sequence;
 
 use std::{collections::BTreeMap, time::Instant};
 
 use contracts::{
-    generate::{GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams},
+    generate::{GenerateResult, QUEUE_MS, RequestMetrics, SamplingParams, TokenLogprobs},
     host::ChapterFacts,
     run::ModelFacts,
 };
@@ -78,13 +83,15 @@ pub trait Engine: Send {
 /// What a step brought.
 #[derive(Debug)]
 pub enum StepEvent {
-    /// One more token. `text` is what became complete with it, often empty inside a character.
-    /// All texts of a request, joined, are the text of its result.
+    /// One more token. `text` is what became complete with it, often empty inside a character or
+    /// what may become a stop string. All texts of a request, joined, are the text of its result.
     Token {
         /// Whose.
         id: RequestId,
         /// Text that is complete now.
         text: String,
+        /// How likely the token was, if asked for.
+        logprobs: Option<TokenLogprobs>,
     },
     /// The request has ended; nothing more comes for it.
     Finished {
@@ -181,6 +188,26 @@ pub const TABLE: &[Chapter] = &[
         build: ch04_kv_cache::build,
     },
     Chapter {
+        id: "ch05",
+        title: "static batching",
+        adds: "one forward pass for many prompts, a batch at a time",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        runner: Some(Runner::Decoder),
+        build: ch05_static_batching::build,
+    },
+    Chapter {
+        id: "ch09",
+        title: "continuous batching",
+        adds: "requests join and leave at every step; throughput parts from latency",
+        streams: true,
+        same_tokens: true,
+        hidden: false,
+        runner: Some(Runner::Decoder),
+        build: ch09_continuous_batching::build,
+    },
+    Chapter {
         id: "fake",
         title: "fake",
         adds: "known tokens on a known clock, for tests",
@@ -250,6 +277,10 @@ fn admit(
         let message = format!("token id {id} is not below the model's vocabulary of {vocab}");
         return Err(EngineError::bad_input("prompt", message));
     }
+    if let Some(id) = params.logit_bias.keys().find(|id| **id as usize >= vocab) {
+        let message = format!("token id {id} is not below the model's vocabulary of {vocab}");
+        return Err(EngineError::bad_input("logit_bias", message));
+    }
     let (max_tokens, context_tokens) = (params.max_tokens as usize, limits.context);
     if input_ids.len() + max_tokens > context_tokens {
         return Err(EngineError::ContextTooLong {
@@ -307,7 +338,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop), ch03 (own forward), ch04 (KV cache)"
+                    "chapter: no chapter {name:?}; those that exist: ch01 (baseline), ch02 (token loop), ch03 (own forward), ch04 (KV cache), ch05 (static batching), ch09 (continuous batching)"
                 )
             );
         }

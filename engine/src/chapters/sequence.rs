@@ -3,14 +3,19 @@
 
 use std::time::Instant;
 
-use contracts::generate::{FinishReason, GenerateResult, RequestMetrics, SamplingParams};
+use contracts::generate::{
+    FinishReason, GenerateResult, RequestMetrics, SamplingParams, TokenLogprobs,
+};
 
 use super::{Limits, RequestId, StepEvent, admit, extras, metrics};
 use crate::{
     error::EngineError,
-    sampling::Sampler,
-    text::{Detokenizer, Input, Text},
+    sampling::{Chosen, Sampler},
+    text::{Detokenizer, Input, Released, StopMatcher, Text},
 };
+
+/// Entry of the extras of a chapter that batches: rows of this request's forward passes, on average.
+const BATCH_MEAN: &str = "batch_mean";
 
 /// One request, waiting or under way.
 pub(super) struct Sequence {
@@ -21,17 +26,24 @@ pub(super) struct Sequence {
     sampler: Sampler,
     pub(super) output_ids: Vec<u32>,
     detokenizer: Detokenizer,
+    stop: StopMatcher,
     answer: String,
+    /// One for each token made, if asked for.
+    logprobs: Option<Vec<TokenLogprobs>>,
     /// From the start to its first forward pass.
     queue_ms: f64,
+    /// Forward passes in company, and the rows in them together.
+    company: Option<(u32, usize)>,
     /// When the first and the latest token were chosen.
     stamps: Option<(Instant, Instant)>,
 }
 
 /// What one token brought.
 pub(super) struct Piece {
-    /// Text that is complete with it.
+    /// Text that is complete with it, and can no longer be part of a stop string.
     pub(super) text: String,
+    /// How likely it was, if asked for.
+    pub(super) logprobs: Option<TokenLogprobs>,
     /// Why the answer ended, if it did.
     pub(super) finish_reason: Option<FinishReason>,
 }
@@ -50,13 +62,16 @@ impl Sequence {
         Ok(Self {
             id,
             started,
-            input_ids,
             params: params.clone(),
-            sampler: Sampler::new(params),
+            sampler: Sampler::new(params, &input_ids),
+            input_ids,
             output_ids: Vec::new(),
             detokenizer: text.detokenizer(),
+            stop: StopMatcher::new(&params.stop),
             answer: String::new(),
+            logprobs: params.logprobs.map(|_| Vec::new()),
             queue_ms: 0.0,
+            company: None,
             stamps: None,
         })
     }
@@ -64,6 +79,15 @@ impl Sequence {
     /// Its turn has come: the first forward pass begins now.
     pub(super) fn set_off(&mut self) {
         self.queue_ms = self.started.elapsed().as_secs_f64() * 1e3;
+    }
+
+    /// It is one of `rows` in the next forward pass.
+    pub(super) fn join(&mut self, rows: usize) {
+        if self.output_ids.is_empty() {
+            self.set_off();
+        }
+        let (passes, all) = self.company.unwrap_or_default();
+        self.company = Some((passes.saturating_add(1), all.saturating_add(rows)));
     }
 
     /// Positions it needs at most: prompt and ceiling.
@@ -85,29 +109,39 @@ impl Sequence {
 
     /// Chooses a token from the logits after its latest position (`[vocab]`).
     pub(super) fn take(&mut self, text: &Text, logits: &[f32]) -> Result<Piece, EngineError> {
-        let token = self.sampler.sample(logits)?;
+        let Chosen { id, logprobs } = self.sampler.sample(logits)?;
         let now = Instant::now();
-        self.output_ids.push(token);
+        self.output_ids.push(id);
+        if let (Some(all), Some(one)) = (&mut self.logprobs, &logprobs) {
+            all.push(one.clone());
+        }
         self.stamps = Some((self.stamps.map_or(now, |(first, _)| first), now));
         // The stop token is counted and is not text.
-        let finish_reason = if text.is_stop(token) && !self.params.ignore_eos {
-            Some(FinishReason::Stop)
-        } else if self.output_ids.len() >= self.params.max_tokens as usize {
-            Some(FinishReason::Length)
-        } else {
-            None
-        };
-        let mut piece = String::new();
-        if finish_reason != Some(FinishReason::Stop) {
-            piece.push_str(&self.detokenizer.push(token));
+        let is_stop = text.is_stop(id) && !self.params.ignore_eos;
+        let is_last = is_stop || self.output_ids.len() >= self.params.max_tokens as usize;
+        let mut decoded = String::new();
+        if !is_stop {
+            decoded.push_str(&self.detokenizer.push(id));
         }
-        if finish_reason.is_some() {
-            piece.push_str(&self.detokenizer.finish());
+        if is_last {
+            decoded.push_str(&self.detokenizer.finish());
+        }
+        let Released {
+            text: mut piece,
+            stopped,
+        } = self.stop.push(&decoded);
+        if is_last && !stopped {
+            piece.push_str(&self.stop.finish());
         }
         self.answer.push_str(&piece);
         Ok(Piece {
             text: piece,
-            finish_reason,
+            logprobs,
+            finish_reason: if is_stop || stopped {
+                Some(FinishReason::Stop)
+            } else {
+                is_last.then_some(FinishReason::Length)
+            },
         })
     }
 
@@ -124,17 +158,22 @@ impl Sequence {
             };
             (ttft_ms, tpot_ms)
         });
+        let mut extras = extras(&self.sampler, self.queue_ms);
+        if let Some((passes, rows)) = self.company {
+            extras.insert(BATCH_MEAN.to_owned(), rows as f64 / f64::from(passes));
+        }
         GenerateResult {
             text: self.answer,
             metrics: RequestMetrics {
                 ttft_ms,
                 tpot_ms,
-                extras: extras(&self.sampler, self.queue_ms),
+                extras,
                 ..metrics
             },
             input_ids: self.input_ids,
             output_ids: self.output_ids,
             finish_reason,
+            logprobs: self.logprobs,
         }
     }
 }
@@ -149,9 +188,10 @@ pub(super) fn report(
     match piece {
         Ok(Piece {
             text,
+            logprobs,
             finish_reason,
         }) => {
-            events.push(StepEvent::Token { id, text });
+            events.push(StepEvent::Token { id, text, logprobs });
             let Some(finish_reason) = finish_reason else {
                 return Some(sequence);
             };

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     chapters::{Engine, StepEvent},
     error::EngineError,
+    sampling,
     text::Input,
 };
 
@@ -38,6 +39,27 @@ pub(super) struct Args {
     /// Draw among the fewest tokens whose probability reaches P
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f32,
+    /// Draw among tokens of at least this share of the best one's probability
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    min_p: f32,
+    /// Divides the logits of tokens that the prompt or the answer has; 1 is off
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    repetition_penalty: f32,
+    /// Taken once from the logits of tokens that the answer has
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    presence_penalty: f32,
+    /// Taken from the logits of tokens for each time that the answer has them
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    frequency_penalty: f32,
+    /// Added to a token's logit; may be given several times
+    #[arg(long, value_name = "ID=BIAS", value_parser = parse_bias)]
+    logit_bias: Vec<(u32, f32)>,
+    /// End the answer before this text; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    stop: Vec<String>,
+    /// Give each token's log probability, and those of the N best (in --format json)
+    #[arg(long, value_name = "N")]
+    logprobs: Option<u32>,
     /// Go on after the end-of-sequence token
     #[arg(long)]
     ignore_eos: bool,
@@ -57,11 +79,19 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         temperature: args.temperature,
         top_k: args.top_k,
         top_p: args.top_p,
+        min_p: args.min_p,
+        repetition_penalty: args.repetition_penalty,
+        presence_penalty: args.presence_penalty,
+        frequency_penalty: args.frequency_penalty,
+        logit_bias: args.logit_bias.into_iter().collect(),
+        stop: args.stop,
+        logprobs: args.logprobs,
         ignore_eos: args.ignore_eos,
         max_tokens: args.max_tokens,
         seed: args.seed,
-        ..SamplingParams::default()
     };
+    // Before the model is loaded, which may take a while.
+    sampling::check(&params)?;
     let (chapter, setup) = args.engine.resolve()?;
     let mut engine = (chapter.build)(setup)?;
     let input = if engine.facts().chat_template && !args.raw {
@@ -89,7 +119,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
         Format::Json => {
             let result = drive(&mut *engine, &input, &params, |_| Ok(()))?;
-            let document = json!({
+            let mut document = json!({
                 "schema": SCHEMA,
                 "chapter": chapter.id,
                 "model": engine.facts(),
@@ -99,6 +129,9 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
                 "finish_reason": result.finish_reason,
                 "metrics": result.metrics,
             });
+            if let Some(logprobs) = &result.logprobs {
+                document["logprobs"] = json!(logprobs);
+            }
             writeln!(stdout, "{document:#}")?;
         }
         Format::Markdown => {
@@ -107,6 +140,13 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         }
     }
     Ok(stdout.flush()?)
+}
+
+fn parse_bias(word: &str) -> Result<(u32, f32), String> {
+    let read = |(id, bias): (&str, &str)| Some((id.parse().ok()?, bias.parse().ok()?));
+    word.split_once('=')
+        .and_then(read)
+        .ok_or_else(|| format!("`{word}` is not a token id, `=` and a number, like 5=-100"))
 }
 
 /// Runs one request step by step, so that text can be shown as it comes.

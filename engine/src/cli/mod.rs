@@ -66,7 +66,9 @@ impl From<EngineError> for Failure {
             EngineError::BadInput { .. }
             | EngineError::ContextTooLong { .. }
             | EngineError::Unsupported { .. } => Self::Usage(message),
-            EngineError::Model { .. } | EngineError::Internal(_) => Self::Failed(message),
+            EngineError::Model { .. } | EngineError::Stopping | EngineError::Internal(_) => {
+                Self::Failed(message)
+            }
         }
     }
 }

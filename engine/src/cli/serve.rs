@@ -40,6 +40,19 @@ pub(super) struct Args {
     /// The model's name in requests and answers [default: as in --model]
     #[arg(long, value_name = "NAME")]
     served_model_name: Option<String>,
+    /// Requests held at once, in work and waiting; more are refused with 429
+    #[arg(long, value_name = "N", default_value_t = QUEUE_MAX, value_parser = queue)]
+    queue: usize,
+}
+
+/// Each held request has a prompt in memory: a limit on the limit.
+const QUEUE_LIMIT: usize = 65_536;
+
+fn queue(word: &str) -> Result<usize, String> {
+    match word.parse() {
+        Ok(number) if (1..=QUEUE_LIMIT).contains(&number) => Ok(number),
+        _ => Err(format!("must be a number from 1 to {QUEUE_LIMIT}")),
+    }
 }
 
 fn default_listen() -> (&'static str, &'static str) {
@@ -73,7 +86,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         setup.model.name
     );
     let thread = |error| Failure::Failed(format!("cannot start the engine's thread: {error}"));
-    let worker = Worker::start(move || (chapter.build)(setup), QUEUE_MAX).map_err(thread)?;
+    let worker = Worker::start(move || (chapter.build)(setup), args.queue).map_err(thread)?;
 
     // One thread for all of HTTP: a token goes from the engine's thread to the one that writes it,
     // and the cores are left to the engine.

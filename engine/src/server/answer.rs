@@ -4,8 +4,9 @@ use contracts::{
     generate::{FinishReason, GenerateResult},
     openai::{AnswerMessage, Choice, Completion, Usage},
 };
+use serde_json::Value;
 
-use super::request::Kind;
+use super::{logprobs::Logprobs, request::Kind};
 
 /// What is the same in all documents of one answer.
 #[derive(Debug, Clone)]
@@ -38,8 +39,9 @@ impl Head {
     }
 
     /// The whole answer.
-    pub fn whole(&self, result: GenerateResult) -> Completion {
+    pub fn whole(&self, mut result: GenerateResult, mut logprobs: Logprobs) -> Completion {
         let finish_reason = Some(result.finish_reason);
+        let logprobs = logprobs.write(&result.logprobs.take().unwrap_or_default());
         let text = result.text.clone();
         let (object, choice) = match self.kind {
             Kind::Chat => {
@@ -52,6 +54,7 @@ impl Head {
                     Choice {
                         message: Some(message),
                         finish_reason,
+                        logprobs,
                         ..Choice::default()
                     },
                 )
@@ -61,6 +64,7 @@ impl Head {
                 Choice {
                     text: Some(text),
                     finish_reason,
+                    logprobs,
                     ..Choice::default()
                 },
             ),
@@ -87,14 +91,21 @@ impl Head {
         })
     }
 
-    /// An event with words.
-    pub fn text_event(&self, text: String) -> Completion {
-        self.event(self.part(Some(text), None))
+    /// An event with words, and the log probabilities of its tokens.
+    pub fn text_event(&self, text: String, logprobs: Option<Value>) -> Completion {
+        self.event(Choice {
+            logprobs,
+            ..self.part(Some(text), None)
+        })
     }
 
-    /// The event with the finish reason; without a usage event it is the last.
-    pub fn finish_event(&self, finish_reason: FinishReason) -> Completion {
-        self.event(self.part(None, Some(finish_reason)))
+    /// The event with the finish reason, and the log probabilities of tokens without text; without
+    /// a usage event it is the last.
+    pub fn finish_event(&self, finish_reason: FinishReason, logprobs: Option<Value>) -> Completion {
+        self.event(Choice {
+            logprobs,
+            ..self.part(None, Some(finish_reason))
+        })
     }
 
     /// The event that `include_usage` asks for: counts and no choices.

@@ -131,6 +131,7 @@ impl From<EngineError> for ApiError {
                 )
                 .about("max_tokens")
             }
+            EngineError::Stopping => Refused::Stopping.into(),
             EngineError::Model { .. } | EngineError::Internal(_) => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "server_error",
@@ -149,6 +150,11 @@ impl From<Refused> for ApiError {
                 StatusCode::SERVICE_UNAVAILABLE,
                 "server_error",
                 "model_loading",
+            ),
+            Refused::Stopping => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "server_error",
+                "shutting_down",
             ),
             Refused::QueueFull(_) => (
                 StatusCode::TOO_MANY_REQUESTS,

@@ -19,7 +19,7 @@ use crate::{error::EngineError, worker::Phase};
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Response {
     let (code, status, model) = match &*shared.worker.phase().borrow() {
         Phase::Loading => (StatusCode::SERVICE_UNAVAILABLE, "loading", None),
-        Phase::Ready(model) => (StatusCode::OK, "ok", Some(ModelFacts::clone(model))),
+        Phase::Ready(model) => (StatusCode::OK, "ok", Some(model.facts.clone())),
         Phase::Failed(_) => (StatusCode::SERVICE_UNAVAILABLE, "failed", None),
     };
     let identity = &shared.identity;
@@ -36,7 +36,7 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Response {
 pub(super) async fn models(State(shared): State<Arc<Shared>>) -> Result<Json<Value>, ApiError> {
     let model = shared.model()?;
     Ok(Json(
-        json!({ "object": "list", "data": [entry(&shared, &model)] }),
+        json!({ "object": "list", "data": [entry(&shared, &model.facts)] }),
     ))
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn model(
     let model = shared.model()?;
     let Path(name) = name.map_err(|_| ApiError::bad_request("the model's name is not UTF-8"))?;
     shared.check_name(Some(&name))?;
-    Ok(Json(entry(&shared, &model)))
+    Ok(Json(entry(&shared, &model.facts)))
 }
 
 /// OpenAI's model object; `max_model_len` is vLLM's name for the context.

@@ -102,7 +102,7 @@ impl Metrics {
         );
         registry.register(
             "requests_waiting",
-            "Requests the engine has not taken over yet",
+            "Requests without a token yet",
             metrics.waiting.clone(),
         );
         let (wall, ttft) = (

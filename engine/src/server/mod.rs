@@ -6,6 +6,7 @@
 mod answer;
 mod error;
 mod facts;
+mod logprobs;
 mod metrics;
 mod request;
 pub mod serve;
@@ -27,19 +28,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use contracts::{
-    defaults::BODY_BYTES_MAX, generate::GenerateResult, host::BuildFacts, run::ModelFacts,
-};
+use contracts::{defaults::BODY_BYTES_MAX, generate::GenerateResult, host::BuildFacts};
 
 use self::{
     answer::Head,
     error::ApiError,
+    logprobs::Logprobs,
     metrics::{Metrics, Watch},
     request::{Kind, Order},
 };
 use crate::{
     error::EngineError,
-    worker::{Answer, Event, Phase, Refused, Worker},
+    worker::{Answer, Event, Phase, Ready, Refused, Worker},
 };
 
 /// How long a client may take to send a body: its place in memory is not free.
@@ -112,16 +112,22 @@ async fn completions(State(shared): State<Arc<Shared>>, request: Request) -> Res
 async fn generate(shared: &Shared, kind: Kind, body: Body) -> Response {
     let mut watch = Watch::new(&shared.metrics, kind);
     match accept(shared, kind, body).await {
-        Ok((order, answer)) if order.stream => stream::respond(
-            shared.head(kind, &order),
-            order.include_usage,
+        Ok(Accepted {
+            order,
             answer,
-            watch,
-        ),
-        Ok((order, answer)) => match collect(answer).await {
+            logprobs,
+        }) if order.stream => {
+            let head = shared.head(kind, &order);
+            stream::respond(head, order.include_usage, answer, logprobs, watch)
+        }
+        Ok(Accepted {
+            order,
+            answer,
+            logprobs,
+        }) => match collect(answer).await {
             Ok(result) => {
                 watch.finished(&result);
-                Json(shared.head(kind, &order).whole(result)).into_response()
+                Json(shared.head(kind, &order).whole(result, logprobs)).into_response()
             }
             Err(error) => fail(error.into(), &mut watch),
         },
@@ -134,13 +140,20 @@ fn fail(error: ApiError, watch: &mut Watch) -> Response {
     error.into_response()
 }
 
+/// A request that the engine has taken.
+struct Accepted {
+    order: Order,
+    answer: Answer,
+    logprobs: Logprobs,
+}
+
 /// Everything that can be refused is refused here, while the status is still to be chosen.
-async fn accept(shared: &Shared, kind: Kind, body: Body) -> Result<(Order, Answer), ApiError> {
+async fn accept(shared: &Shared, kind: Kind, body: Body) -> Result<Accepted, ApiError> {
     let model = shared.model()?;
     let body = read_body(body).await?;
     let (mut order, ask) = request::read(kind, &body)?;
     shared.check_name(order.model.take().as_deref())?;
-    if kind == Kind::Chat && !model.chat_template {
+    if kind == Kind::Chat && !model.facts.chat_template {
         let message =
             "messages: this model has no chat template; use /v1/completions with a prompt";
         return Err(ApiError::bad_field("messages", message));
@@ -148,9 +161,13 @@ async fn accept(shared: &Shared, kind: Kind, body: Body) -> Result<(Order, Answe
     let mut answer = shared.worker.submit(ask)?;
     match answer.next().await {
         Event::Ended(Err(error)) => Err(error.into()),
-        Event::Accepted => Ok((order, answer)),
+        Event::Accepted => Ok(Accepted {
+            order,
+            answer,
+            logprobs: Logprobs::new(kind, model.text.clone()),
+        }),
         // The worker never does this; to hang on it would be worse than to say so.
-        Event::Text(_) | Event::Ended(Ok(_)) => {
+        Event::Token { .. } | Event::Ended(Ok(_)) => {
             Err(EngineError::Internal("the engine answered before it accepted".to_owned()).into())
         }
     }
@@ -188,7 +205,7 @@ async fn collect(mut answer: Answer) -> Result<GenerateResult, EngineError> {
 
 impl Shared {
     /// What the engine loaded, or why there is nothing to ask yet.
-    fn model(&self) -> Result<Arc<ModelFacts>, ApiError> {
+    fn model(&self) -> Result<Arc<Ready>, ApiError> {
         match &*self.worker.phase().borrow() {
             Phase::Ready(model) => Ok(Arc::clone(model)),
             Phase::Loading => Err(Refused::Loading.into()),

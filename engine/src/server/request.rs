@@ -1,7 +1,7 @@
 //! A request's body to what the engine is asked. Pure: bytes in, an [`Order`] and an [`Ask`] or an error out.
 //!
-//! What only a chapter can know (which sampling it does, what fits its context) is left to the
-//! engine; here is what OpenAI's shape means, and the refusal of what no chapter's contract has.
+//! What only the engine can know (the ranges of sampling, what fits a model's context) is left to it;
+//! here is what OpenAI's shape means, and the refusal of what no chapter's contract has.
 
 use contracts::{
     generate::SamplingParams,
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::error::ApiError;
 use crate::{
+    sampling::LOGPROBS_MAX,
     text::Input,
     worker::{Ask, Ceiling},
 };
@@ -53,7 +54,7 @@ pub fn read(kind: Kind, body: &[u8]) -> Result<(Order, Ask), ApiError> {
         Kind::Completions => prompt(request.prompt.as_ref())?,
     };
     let (ceiling, max_tokens) = ceiling(kind, &request)?;
-    let params = sampling(&request, max_tokens)?;
+    let params = sampling(kind, &request, max_tokens)?;
     let order = Order {
         model: request.model,
         stream: request.stream.unwrap_or(false),
@@ -228,7 +229,11 @@ fn ceiling(kind: Kind, request: &GenerationRequest) -> Result<(Ceiling, u32), Ap
 
 /// A request that does not say otherwise is greedy: the contract's defaults hold, not OpenAI's
 /// temperature of 1, so that a bench's answers repeat.
-fn sampling(request: &GenerationRequest, max_tokens: u32) -> Result<SamplingParams, ApiError> {
+fn sampling(
+    kind: Kind,
+    request: &GenerationRequest,
+    max_tokens: u32,
+) -> Result<SamplingParams, ApiError> {
     let default = SamplingParams::default();
     Ok(SamplingParams {
         temperature: float("temperature", request.temperature, default.temperature)?,
@@ -256,7 +261,7 @@ fn sampling(request: &GenerationRequest, max_tokens: u32) -> Result<SamplingPara
         )?,
         logit_bias: logit_bias(request)?,
         stop: stop(request.stop.as_ref())?,
-        logprobs: logprobs(request)?,
+        logprobs: logprobs(kind, request)?,
         ignore_eos: request.ignore_eos.unwrap_or(default.ignore_eos),
         max_tokens,
         // Negative seeds are as good as others: the bits are what counts.
@@ -315,23 +320,31 @@ fn stop(stop: Option<&Value>) -> Result<Vec<String>, ApiError> {
 }
 
 /// Chat has a boolean beside `top_logprobs`, completions a number.
-fn logprobs(request: &GenerationRequest) -> Result<Option<u32>, ApiError> {
-    if request.top_logprobs.is_some_and(|n| n != 0) && request.logprobs != Some(Value::Bool(true)) {
-        let why = "top_logprobs: needs logprobs to be true";
-        return Err(ApiError::bad_field("top_logprobs", why));
-    }
-    let count = |n: i64| u32::try_from(n).ok();
-    let bad = || {
-        ApiError::bad_field(
-            "logprobs",
-            "logprobs: must be a boolean (chat) or a small number (completions)",
-        )
+fn logprobs(kind: Kind, request: &GenerationRequest) -> Result<Option<u32>, ApiError> {
+    let bad = |name: &str, message: &str| ApiError::bad_field(name, format!("{name}: {message}"));
+    let count = |name: &str, n: i64| {
+        u32::try_from(n)
+            .ok()
+            .filter(|n| *n <= LOGPROBS_MAX)
+            .ok_or_else(|| bad(name, &format!("{n} is not from 0 to {LOGPROBS_MAX}")))
     };
-    match &request.logprobs {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(None),
-        Some(Value::Bool(true)) => Ok(Some(
-            count(request.top_logprobs.unwrap_or(0)).ok_or_else(bad)?,
+    let top = request.top_logprobs.filter(|n| *n != 0);
+    match (kind, &request.logprobs) {
+        (Kind::Chat, Some(Value::Bool(true))) => count("top_logprobs", top.unwrap_or(0)).map(Some),
+        _ if top.is_some() => Err(bad(
+            "top_logprobs",
+            "goes with a chat, and needs logprobs to be true",
         )),
-        Some(other) => Ok(Some(other.as_i64().and_then(count).ok_or_else(bad)?)),
+        (_, None | Some(Value::Null | Value::Bool(false))) => Ok(None),
+        (Kind::Chat, Some(_)) => Err(bad(
+            "logprobs",
+            "must be true or false; how many is said by top_logprobs",
+        )),
+        (Kind::Completions, Some(n)) => {
+            let n = n
+                .as_i64()
+                .ok_or_else(|| bad("logprobs", "must be a number of tokens"))?;
+            count("logprobs", n).map(Some)
+        }
     }
 }

@@ -1,5 +1,10 @@
 //! A server's life on its socket: listening before the model is there, until told to stop or until
 //! the engine fails.
+//!
+//! Told to stop, it listens no more. Requests that wait are refused with 503 at once, in a stream
+//! that is open by an error event. Answers that have begun go on for [`SHUTDOWN_GRACE`], and are
+//! then ended in the same way. So every answer ends in order; only a client that doesn't read it is
+//! cut off, after [`CLOSE_GRACE`].
 
 use std::{future::Future, net::TcpListener, time::Duration};
 
@@ -9,9 +14,13 @@ use tokio::sync::{oneshot, watch};
 use super::{Identity, app};
 use crate::worker::{Phase, Worker};
 
-/// How long answers in flight may go on after the order to stop. Short: who stops a measured server
-/// has what it wanted or has given up, and the agent's own grace must be longer.
-pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
+/// How long answers that have begun may go on after the order to stop. Short: who stops a measured
+/// server has what it wanted or has given up. With [`CLOSE_GRACE`] it must be within the agent's own
+/// grace, 10 s.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
+
+/// How long clients may take to read how their answers ended.
+pub const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a server ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -43,21 +52,32 @@ pub async fn serve(
     });
     let failed = failure(worker.phase());
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = axum::serve(listener, app(worker, identity)).with_graceful_shutdown(async {
-        let _ = stopped.await;
-    });
+    let server =
+        axum::serve(listener, app(worker.clone(), identity)).with_graceful_shutdown(async {
+            let _ = stopped.await;
+        });
     let mut server = tokio::spawn(server.into_future());
     let outcome = tokio::select! {
         why = failed => Err(ServeError::Engine(why)),
-        () = shutdown => Ok(()),
+        () = shutdown => {
+            worker.drain();
+            Ok(())
+        }
         ended = &mut server => return match ended {
             Ok(result) => Ok(result?),
             Err(error) => Err(ServeError::Engine(format!("the server's task ended: {error}"))),
         },
     };
     drop(stop);
-    if tokio::time::timeout(SHUTDOWN_GRACE, server).await.is_err() {
-        tracing::info!("answers in flight were dropped");
+    if tokio::time::timeout(SHUTDOWN_GRACE, &mut server)
+        .await
+        .is_err()
+    {
+        tracing::info!("{} answers are cut short", worker.held());
+        worker.stop();
+        if tokio::time::timeout(CLOSE_GRACE, server).await.is_err() {
+            tracing::info!("connections are dropped whose clients don't read or write");
+        }
     }
     outcome
 }

@@ -1,7 +1,9 @@
 //! An answer as server-sent events: role, words as they come, finish, usage if asked, `[DONE]`.
 //!
-//! An engine that gives no tokens on the way (ch01) has its whole text in one event. An error on
-//! the way is an event of its own, after which the stream ends without `[DONE]`.
+//! An engine that gives no tokens on the way (ch01) has its whole text in one event. Each event with
+//! text carries the log probabilities of the tokens that led to it, if they were asked for; those of
+//! tokens after the last text come with the finish reason. An error on the way is an event of its
+//! own, after which the stream ends without `[DONE]`.
 
 use std::{collections::VecDeque, convert::Infallible};
 
@@ -11,13 +13,14 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use contracts::{
-    generate::GenerateResult,
+    generate::{GenerateResult, TokenLogprobs},
     openai::{Completion, ErrorBody},
 };
 use futures_util::stream;
 use serde::Serialize;
+use serde_json::Value;
 
-use super::{answer::Head, error::ApiError, metrics::Watch};
+use super::{answer::Head, error::ApiError, logprobs::Logprobs, metrics::Watch};
 use crate::worker::{Answer, Event};
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -30,11 +33,22 @@ struct Streamer {
     watch: Watch,
     /// Bytes of the text sent so far.
     sent_bytes: usize,
+    logprobs: Logprobs,
+    /// Of tokens whose text has not come yet.
+    pending: Vec<TokenLogprobs>,
+    /// How many tokens' log probabilities the engine has given so far.
+    received: usize,
     ready: VecDeque<Bytes>,
 }
 
 /// Streams an accepted answer.
-pub fn respond(head: Head, include_usage: bool, answer: Answer, watch: Watch) -> Response {
+pub fn respond(
+    head: Head,
+    include_usage: bool,
+    answer: Answer,
+    logprobs: Logprobs,
+    watch: Watch,
+) -> Response {
     let ready = head.role_event().iter().map(frame).collect();
     let streamer = Streamer {
         head,
@@ -42,6 +56,9 @@ pub fn respond(head: Head, include_usage: bool, answer: Answer, watch: Watch) ->
         answer: Some(answer),
         watch,
         sent_bytes: 0,
+        logprobs,
+        pending: Vec::new(),
+        received: 0,
         ready,
     };
     let body = stream::unfold(streamer, |mut streamer| async {
@@ -63,7 +80,13 @@ impl Streamer {
             }
             match self.answer.as_mut()?.next().await {
                 Event::Accepted => {}
-                Event::Text(text) => self.push_text(text),
+                Event::Token { text, logprobs } => {
+                    self.received += usize::from(logprobs.is_some());
+                    self.pending.extend(logprobs);
+                    if !text.is_empty() {
+                        self.push_text(text);
+                    }
+                }
                 Event::Ended(Ok(result)) => {
                     self.answer = None;
                     self.push_end(*result);
@@ -81,11 +104,18 @@ impl Streamer {
 
     fn push_text(&mut self, text: String) {
         self.sent_bytes += text.len();
-        let event = self.head.text_event(text);
+        let logprobs = self.take_logprobs();
+        let event = self.head.text_event(text, logprobs);
         self.ready.push_back(frame(&event));
     }
 
-    fn push_end(&mut self, result: GenerateResult) {
+    fn take_logprobs(&mut self) -> Option<Value> {
+        self.logprobs.write(&std::mem::take(&mut self.pending))
+    }
+
+    fn push_end(&mut self, mut result: GenerateResult) {
+        let all = result.logprobs.take().unwrap_or_default();
+        self.pending.extend(all.into_iter().skip(self.received));
         // What the engine did not hand out on the way: all of it, or the end of a broken character.
         if let Some(rest) = result
             .text
@@ -95,7 +125,8 @@ impl Streamer {
             self.push_text(rest.to_owned());
         }
         self.watch.finished(&result);
-        let mut last: Completion = self.head.finish_event(result.finish_reason);
+        let logprobs = self.take_logprobs();
+        let mut last: Completion = self.head.finish_event(result.finish_reason, logprobs);
         if self.include_usage {
             self.ready.push_back(frame(&last));
             last = self.head.usage_event(&result);

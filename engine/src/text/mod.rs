@@ -9,6 +9,7 @@ mod files;
 mod gguf;
 mod made;
 mod pieces;
+mod stop;
 mod template;
 mod template_functions;
 
@@ -17,7 +18,10 @@ use std::{fmt, sync::Arc};
 use contracts::openai::ChatMessage;
 use tokenizers::Tokenizer;
 
-pub use self::{detokenizer::Detokenizer, files::TextFiles, made::MIN_VOCAB_SIZE};
+pub use self::{
+    detokenizer::Detokenizer, files::TextFiles, made::MIN_VOCAB_SIZE, stop::Released,
+    stop::StopMatcher,
+};
 use self::{pieces::Pieces, template::Template};
 use crate::error::EngineError;
 
@@ -123,6 +127,17 @@ impl Text {
         }
         text.push_str(&stream.finish());
         text
+    }
+
+    /// The bytes that an id stands for in a text, which need not be whole characters; none for
+    /// special tokens and unknown ids.
+    pub fn bytes(&self, id: u32) -> &[u8] {
+        self.parts.pieces.bytes(id)
+    }
+
+    /// What the tokenizer calls an id: for special tokens, the text that stands for them in prompts.
+    pub fn name(&self, id: u32) -> Option<String> {
+        self.parts.tokenizer.id_to_token(id)
     }
 
     /// A decoder for ids that come one by one.

@@ -18,7 +18,7 @@ fn every_row_gives_the_ids_of_transformers() {
     for (dir, expected) in vectors() {
         for chapter in rows().filter(|chapter| chapter.same_tokens) {
             if chapter.runner == Some(Runner::Candle) && !is_candles(&dir) {
-                let error = try_build(chapter.id, &dir).err().unwrap();
+                let error = try_build(chapter.id, &dir, &[]).err().unwrap();
                 let error = one_line(&error);
                 assert!(error.ends_with("chapter 3 and later can"), "{error}");
                 continue;

@@ -3,7 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod answers;
+mod company;
+mod distribution;
 mod requests;
+mod sampling;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -16,6 +19,9 @@ use engine::{
 fn rows() -> impl Iterator<Item = &'static Chapter> {
     TABLE.iter().filter(|chapter| !chapter.hidden)
 }
+
+/// Chapters whose requests run together.
+const TOGETHER: [&str; 2] = ["ch05", "ch09"];
 
 /// Steps until nothing is left; the events in order.
 fn run(engine: &mut dyn Engine) -> Vec<StepEvent> {
@@ -38,7 +44,7 @@ fn of_request(
     let (mut texts, mut results) = (Vec::new(), Vec::new());
     for event in events {
         match event {
-            StepEvent::Token { id, text } if id == wanted => {
+            StepEvent::Token { id, text, .. } if id == wanted => {
                 assert!(results.is_empty(), "a token after the end");
                 texts.push(text);
             }

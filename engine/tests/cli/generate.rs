@@ -107,6 +107,42 @@ fn the_seed_decides_draws() {
 }
 
 #[test]
+fn bias_stop_strings_and_logprobs_have_flags() {
+    let answer = json(&[
+        "--chapter",
+        "2",
+        "--max-tokens",
+        "6",
+        "--logit-bias",
+        "1000=100",
+        "--logit-bias",
+        "1001=-100",
+        "--logprobs",
+        "2",
+    ]);
+    assert_eq!(answer["output_ids"], json!([1000; 6]));
+    let logprobs = answer["logprobs"].as_array().unwrap();
+    assert_eq!((logprobs.len(), &logprobs[5]["id"]), (6, &json!(1000)));
+    assert_eq!(logprobs[0]["top"].as_array().unwrap().len(), 2);
+
+    let stopped = fake(&["--stop", "sky is", "--stop", "blue", "--format", "json"]);
+    let stopped: Value = serde_json::from_slice(&stopped.stdout).unwrap();
+    assert_eq!(
+        (&stopped["text"], &stopped["finish_reason"]),
+        (&json!("The "), &json!("stop"))
+    );
+    assert_eq!(stopped.get("logprobs"), None);
+
+    let changed = |flag, value| json(&["--chapter", "2", flag, value])["output_ids"].clone();
+    let plain = changed("--min-p", "0");
+    assert_ne!(changed("--repetition-penalty", "5"), plain);
+    assert_ne!(changed("--presence-penalty", "2"), plain);
+    assert_ne!(changed("--frequency-penalty", "-2"), plain);
+    let drawn = ["--chapter", "2", "--temperature", "2", "--min-p", "1"];
+    assert_eq!(json(&drawn)["output_ids"], plain);
+}
+
+#[test]
 fn markdown_has_the_figures_in_a_table() {
     let page = stdout(&fake(&["--format", "markdown", "--max-tokens", "4"]));
     assert!(page.starts_with("## fake over dummy:tiny-llm\n"), "{page}");
@@ -119,6 +155,13 @@ fn bad_input_is_one_line_with_code_2() {
         (&["--chapter", "7"][..], "ch01"),
         (&["--max-tokens", "100000"], "context"),
         (&["--temperature", "-1"], "temperature"),
+        (&["--min-p", "2"], "min_p"),
+        (&["--presence-penalty", "-3"], "presence_penalty"),
+        (&["--logit-bias", "5"], "--logit-bias"),
+        (&["--logit-bias", "5=101"], "logit_bias"),
+        (&["--logit-bias", "4000000=1"], "logit_bias"),
+        (&["--stop", ""], "stop"),
+        (&["--logprobs", "21"], "logprobs"),
         (&["--option", "speed=9"], "option"),
     ] {
         let line = fails(&run(["generate", "Hello"].iter().chain(args)), 2);

@@ -11,8 +11,11 @@ mod generate;
 #[path = "../support/http.rs"]
 mod http;
 mod lists;
+mod load;
 mod offline;
 mod serve;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::{
     ffi::OsStr,

@@ -10,7 +10,7 @@ use contracts::worker::Health;
 use engine::server::serve::ServeError;
 use serde_json::{Value, json};
 
-use crate::{CHAT, COMPLETIONS, Server, http, wait_until};
+use crate::{CHAT, COMPLETIONS, Server, events, http, wait_until};
 
 fn ask(stream: bool) -> Value {
     json!({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5, "stream": stream})
@@ -127,8 +127,9 @@ fn an_engine_that_panics_fails_all_requests_and_ends_the_server() {
 fn an_order_to_stop_does_not_wait_for_a_stream_that_never_ends() {
     let mut server = Server::fake(&[("stall_at", "0"), ("trouble_after", "1")]);
     let client = http::send(server.address, "POST", CHAT, &ask(true).to_string());
-    wait_until("it is held", || {
-        server.metrics().contains("requests_in_flight 1")
+    wait_until("it has begun", || {
+        let metrics = server.metrics();
+        metrics.contains("requests_in_flight 1") && metrics.contains("requests_waiting 0")
     });
     let start = Instant::now();
     drop(server.stop.take());
@@ -138,7 +139,9 @@ fn an_order_to_stop_does_not_wait_for_a_stream_that_never_ends() {
         "took {:?}",
         start.elapsed()
     );
-    drop(client);
+    // It has its error event, and its body ended in order.
+    let events = events(&http::read(client).body);
+    assert_eq!(events.last().unwrap()["error"]["code"], "shutting_down");
 }
 
 #[test]
@@ -155,4 +158,34 @@ fn requests_in_company_get_their_own_answers() {
         thread::spawn(move || text(address, prompt))
     });
     assert_eq!(together.map(|thread| thread.join().unwrap()), alone);
+}
+
+#[test]
+fn an_order_to_stop_lets_what_has_begun_go_on_and_refuses_what_waits() {
+    let mut server = Server::fake(&[("tpot_ms", "400")]);
+    let begun = http::send(server.address, "POST", CHAT, &ask(true).to_string());
+    wait_until("it has begun", || {
+        let metrics = server.metrics();
+        metrics.contains("requests_in_flight 1") && metrics.contains("requests_waiting 0")
+    });
+    let stream = http::send(server.address, "POST", CHAT, &ask(true).to_string());
+    let whole = http::send(server.address, "POST", CHAT, &ask(false).to_string());
+    wait_until("two wait", || {
+        server.metrics().contains("requests_waiting 2")
+    });
+    stream.peek(&mut [0]).unwrap(); // Its role is out.
+    drop(server.stop.take());
+    let begun = http::read(begun);
+    assert!(begun.body.ends_with("data: [DONE]\n\n"), "{}", begun.body);
+    // The error is an event, and the body ends in order.
+    let stream = http::read(stream);
+    let events = events(&stream.body);
+    assert_eq!((stream.status, events.len()), (200, 2), "{}", stream.body);
+    let whole = http::read(whole);
+    assert_eq!(whole.status, 503, "{}", whole.body);
+    for error in [&events[1]["error"], &whole.json()["error"]] {
+        assert_eq!(error["message"], "the server is shutting down");
+        assert_eq!(error["code"], "shutting_down");
+    }
+    assert!(server.ended().is_ok());
 }

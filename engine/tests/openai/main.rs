@@ -14,6 +14,7 @@ mod http;
 mod life;
 mod python_client;
 mod refusals;
+mod sampling;
 mod streams;
 
 use std::{

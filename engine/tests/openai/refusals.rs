@@ -23,7 +23,7 @@ fn error(reply: &http::Reply, status: u16) -> contracts::openai::ErrorObject {
 fn a_bad_chat_request_names_the_field() {
     let server = Server::fake(&[]);
     let hello = json!([{"role": "user", "content": "Hello"}]);
-    let cases: [(&str, Value); 30] = [
+    let cases: [(&str, Value); 37] = [
         ("messages", json!({"messages": null})),
         ("messages", json!({"messages": []})),
         ("messages", json!({"messages": "Hello"})),
@@ -55,12 +55,25 @@ fn a_bad_chat_request_names_the_field() {
         ("temperature", json!({"temperature": 1e300})),
         ("top_p", json!({"top_p": 0})),
         ("top_k", json!({"top_k": 5_000_000_000u64})),
-        ("stop", json!({"stop": ["\n"]})),
+        ("stop", json!({"stop": ""})),
+        ("stop", json!({"stop": vec!["x"; 17]})),
+        ("stop", json!({"stop": ["x", 5]})),
         ("stop", json!({"stop": 5})),
-        ("presence_penalty", json!({"presence_penalty": 0.5})),
-        ("frequency_penalty", json!({"frequency_penalty": 0.5})),
-        ("logprobs", json!({"logprobs": true})),
-        ("logit_bias", json!({"logit_bias": {"5": 1}})),
+        ("min_p", json!({"min_p": 1.5})),
+        ("repetition_penalty", json!({"repetition_penalty": 0})),
+        ("presence_penalty", json!({"presence_penalty": 2.5})),
+        ("frequency_penalty", json!({"frequency_penalty": -2.5})),
+        ("logprobs", json!({"logprobs": 2})),
+        (
+            "top_logprobs",
+            json!({"logprobs": true, "top_logprobs": 21}),
+        ),
+        (
+            "top_logprobs",
+            json!({"logprobs": true, "top_logprobs": -1}),
+        ),
+        ("top_logprobs", json!({"top_logprobs": 2})),
+        ("logit_bias", json!({"logit_bias": {"5": 101}})),
         ("logit_bias", json!({"logit_bias": {"five": 1}})),
         ("stream", json!({"stream": "yes"})),
         (
@@ -92,7 +105,7 @@ fn a_bad_chat_request_names_the_field() {
 #[test]
 fn a_bad_completions_request_names_the_field() {
     let server = Server::fake(&[]);
-    let cases: [(&str, Value); 10] = [
+    let cases: [(&str, Value); 13] = [
         ("prompt", json!({})),
         ("prompt", json!({"prompt": null})),
         ("prompt", json!({"prompt": []})),
@@ -103,6 +116,12 @@ fn a_bad_completions_request_names_the_field() {
         ("prompt", json!({"prompt": [1, -2]})),
         ("echo", json!({"prompt": "Hello", "echo": true})),
         ("best_of", json!({"prompt": "Hello", "best_of": 3})),
+        ("logprobs", json!({"prompt": "Hello", "logprobs": true})),
+        ("logprobs", json!({"prompt": "Hello", "logprobs": 21})),
+        (
+            "top_logprobs",
+            json!({"prompt": "Hello", "top_logprobs": 2}),
+        ),
     ];
     for (field, body) in cases {
         let error = error(&server.post(COMPLETIONS, &body), 400);

@@ -55,14 +55,19 @@ pub fn read(mut connection: TcpStream) -> Reply {
     }
 }
 
+/// The body of the chunks; the last must be there, or the body was cut off.
 fn unchunk(mut rest: &str) -> String {
     let mut body = String::new();
-    while let Some((size, after)) = rest.split_once("\r\n") {
+    loop {
+        let (size, after) = rest.split_once("\r\n").unwrap();
         let size = usize::from_str_radix(size, 16).unwrap();
         body += &after[..size];
         rest = &after[size + 2..];
+        if size == 0 {
+            assert_eq!(rest, "");
+            return body;
+        }
     }
-    body
 }
 
 impl Reply {

@@ -119,13 +119,27 @@ pub fn one_line(error: &EngineError) -> String {
 }
 
 pub fn build(chapter: &str, model: impl AsRef<Path>) -> Box<dyn Engine> {
-    try_build(chapter, model).unwrap()
+    try_build(chapter, model, &[]).unwrap()
 }
 
-pub fn try_build(chapter: &str, model: impl AsRef<Path>) -> Result<Box<dyn Engine>, EngineError> {
+/// With options of the chapter's own.
+pub fn build_with(
+    chapter: &str,
+    model: impl AsRef<Path>,
+    options: &[(&str, usize)],
+) -> Box<dyn Engine> {
+    try_build(chapter, model, options).unwrap()
+}
+
+pub fn try_build(
+    chapter: &str,
+    model: impl AsRef<Path>,
+    options: &[(&str, usize)],
+) -> Result<Box<dyn Engine>, EngineError> {
+    let own = |(name, value): &(&str, usize)| ((*name).to_owned(), value.to_string());
     let setup = Setup {
         model: request(model),
-        options: BTreeMap::new(),
+        options: options.iter().map(own).collect(),
     };
     (chapters::find(chapter).unwrap().build)(setup)
 }

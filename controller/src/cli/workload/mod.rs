@@ -1,11 +1,12 @@
 //! Flags of `run` that say what is measured, with their settings, as a plan's request: arms, work,
-//! prompts, load, limits, passes, a file each. No agent, no database; the only I/O is reading files that
+//! prompts, sampling, load, limits, passes, a file each. No agent, no database; the only I/O is reading files that
 //! flags name. What else a session needs (agents, label, secrets) is `run`'s.
 
 mod arms;
 mod limits;
 mod load;
 mod prompts;
+mod sampling;
 mod session;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use self::arms::{ArmArgs, Arms, HttpArgs};
 use self::limits::LimitArgs;
 use self::load::{LoadArgs, Offered};
 use self::prompts::PromptArgs;
+use self::sampling::SamplingArgs;
 use self::session::SessionArgs;
 use crate::config::Config;
 use crate::exit::usage;
@@ -73,18 +75,8 @@ struct WorkArgs {
     /// Ceiling of tokens of an answer [default: 40]
     #[arg(long, value_name = "N")]
     max_tokens: Option<u32>,
-    /// 0 is greedy [default: 0]
-    #[arg(long, value_name = "T")]
-    temperature: Option<f32>,
-    /// Keep the K most likely tokens; -1 keeps all [default: -1]
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
-    top_k: Option<i32>,
-    /// Keep the most likely tokens up to this probability [default: 1]
-    #[arg(long, value_name = "P")]
-    top_p: Option<f32>,
-    /// Go on after the end-of-sequence token
-    #[arg(long)]
-    ignore_eos: bool,
+    #[command(flatten)]
+    sampling: SamplingArgs,
     /// Seed of the draws: tokens, made prompts, arrivals [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -173,7 +165,8 @@ fn workload(
         }
         _ => counted,
     };
-    let sampling = sampling(config, &args, ceiling, seed)?;
+    let ceiling = ceiling.or(args.max_tokens);
+    let sampling = sampling(config, args.sampling, ceiling, seed)?;
     let workload = Workload {
         model: model(config, args.model, arms)?,
         prompts: prompts.source,
@@ -227,45 +220,19 @@ fn model(config: &Config, flag: Option<String>, arms: &Arms) -> anyhow::Result<S
 
 fn sampling(
     config: &Config,
-    args: &WorkArgs,
-    ceiling: Option<u32>,
+    args: SamplingArgs,
+    max_tokens: Option<u32>,
     seed: u64,
 ) -> anyhow::Result<SamplingParams> {
-    let max_tokens = match ceiling {
+    let max_tokens = match max_tokens {
         Some(tokens) => tokens,
-        None => config.required("max_tokens", args.max_tokens, values::number)?,
+        None => config.required("max_tokens", None, values::number)?,
     };
-    let sampling = SamplingParams {
-        temperature: args.temperature.unwrap_or(0.0),
-        top_k: args.top_k.unwrap_or(-1),
-        top_p: args.top_p.unwrap_or(1.0),
-        ignore_eos: args.ignore_eos,
-        max_tokens: between("--max-tokens", max_tokens, 1, u32::MAX)?,
+    sampling::sampling(
+        args,
+        between("--max-tokens", max_tokens, 1, u32::MAX)?,
         seed,
-        ..SamplingParams::default()
-    };
-    let SamplingParams {
-        temperature,
-        top_k,
-        top_p,
-        ..
-    } = sampling;
-    if !temperature.is_finite() || temperature < 0.0 {
-        return Err(usage(format!(
-            "--temperature {temperature}: give 0 or more"
-        )));
-    }
-    if top_k < -1 || top_k == 0 {
-        return Err(usage(format!(
-            "--top-k {top_k}: give 1 or more, or -1 for all"
-        )));
-    }
-    if !(top_p > 0.0 && top_p <= 1.0) {
-        return Err(usage(format!(
-            "--top-p {top_p}: give more than 0, at most 1"
-        )));
-    }
-    Ok(sampling)
+    )
 }
 
 fn between(flag: &str, value: u32, least: u32, most: u32) -> anyhow::Result<u32> {

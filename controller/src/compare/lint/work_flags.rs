@@ -99,9 +99,31 @@ fn sampling(workload: &Workload) -> Vec<String> {
     if asked.top_k != plain.top_k {
         flags.push(format!("--top-k {}", asked.top_k));
     }
-    if asked.top_p != plain.top_p {
-        flags.push(format!("--top-p {}", asked.top_p));
+    for (flag, value, neutral) in [
+        ("--top-p", asked.top_p, plain.top_p),
+        ("--min-p", asked.min_p, plain.min_p),
+        (
+            "--repetition-penalty",
+            asked.repetition_penalty,
+            plain.repetition_penalty,
+        ),
+        (
+            "--presence-penalty",
+            asked.presence_penalty,
+            plain.presence_penalty,
+        ),
+        (
+            "--frequency-penalty",
+            asked.frequency_penalty,
+            plain.frequency_penalty,
+        ),
+    ] {
+        if value != neutral {
+            flags.push(format!("{flag} {value}"));
+        }
     }
+    let stop = asked.stop.iter();
+    flags.extend(stop.map(|stop| format!("--stop {}", quoted(stop))));
     if asked.ignore_eos {
         flags.push("--ignore-eos".to_owned());
     }

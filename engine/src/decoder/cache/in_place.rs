@@ -65,12 +65,7 @@ impl InPlace {
             u32::try_from(positions.div_ceil(BLOCK)).map_err(|error| none(error.to_string()))?;
         let memory = match &decoder.backend {
             Backend::Kernels(cpu) => {
-                let shape = KvShape {
-                    layers: decoder.layers.len(),
-                    kv_heads: heads.kv,
-                    head_dim: heads.dim,
-                };
-                let kv = KvBlocks::new(shape, blocks as usize)
+                let kv = KvBlocks::new(kv_shape(decoder), blocks as usize)
                     .map_err(|error| none(error.to_string()))?;
                 Memory::Kernels {
                     cpu: Arc::clone(cpu),
@@ -93,6 +88,17 @@ impl InPlace {
             slots: BTreeMap::new(),
             next_slot: 0,
         })
+    }
+
+    /// Bytes of one position, all layers.
+    pub fn position_bytes(decoder: &Decoder) -> usize {
+        match &decoder.backend {
+            Backend::Kernels(_) => kv_shape(decoder).block_bytes() / BLOCK,
+            Backend::Candle(_) => {
+                let Heads { kv, dim, .. } = decoder.heads;
+                2 * decoder.layers.len() * kv * dim * decoder.dtype.size_in_bytes()
+            }
+        }
     }
 
     /// Reserves a run of at least `positions`, in whole blocks; none if no run that long is free now.
@@ -145,6 +151,15 @@ impl InPlace {
             reserved.len = end;
         }
         Ok(())
+    }
+}
+
+/// Sizes of the kernels' memory.
+fn kv_shape(decoder: &Decoder) -> KvShape {
+    KvShape {
+        layers: decoder.layers.len(),
+        kv_heads: decoder.heads.kv,
+        head_dim: decoder.heads.dim,
     }
 }
 

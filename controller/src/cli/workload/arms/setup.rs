@@ -52,7 +52,7 @@ pub struct HttpArgs {
 }
 
 /// Fields that are a part of the work, or that measuring rests on, and how each is set.
-const RESERVED: [(&str, &str); 11] = [
+const RESERVED: [(&str, &str); 16] = [
     ("model", "--model and --served-model-name"),
     ("messages", "--prompt, --prompts and the like"),
     ("prompt", "--prompt, --prompts and the like"),
@@ -61,6 +61,11 @@ const RESERVED: [(&str, &str); 11] = [
     ("temperature", "--temperature"),
     ("top_k", "--top-k"),
     ("top_p", "--top-p"),
+    ("min_p", "--min-p"),
+    ("repetition_penalty", "--repetition-penalty"),
+    ("presence_penalty", "--presence-penalty"),
+    ("frequency_penalty", "--frequency-penalty"),
+    ("stop", "--stop"),
     ("seed", "--seed"),
     ("ignore_eos", "--ignore-eos"),
     ("n", "nothing: a request has one answer"),
