@@ -40,16 +40,36 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f32,
     /// Draw among tokens of at least this share of the best one's probability
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "P",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     min_p: f32,
     /// Divides the logits of tokens that the prompt or the answer has; 1 is off
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 1.0,
+        allow_negative_numbers = true
+    )]
     repetition_penalty: f32,
     /// Taken once from the logits of tokens that the answer has
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     presence_penalty: f32,
     /// Taken from the logits of tokens for each time that the answer has them
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     frequency_penalty: f32,
     /// Added to a token's logit; may be given several times
     #[arg(long, value_name = "ID=BIAS", value_parser = parse_bias)]

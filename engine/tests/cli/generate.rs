@@ -120,7 +120,7 @@ fn bias_stop_strings_and_logprobs_have_flags() {
         "--logprobs",
         "2",
     ]);
-    assert_eq!(answer["output_ids"], json!([1000; 6]));
+    assert_eq!(answer["output_ids"], json!(vec![1000; 6]));
     let logprobs = answer["logprobs"].as_array().unwrap();
     assert_eq!((logprobs.len(), &logprobs[5]["id"]), (6, &json!(1000)));
     assert_eq!(logprobs[0]["top"].as_array().unwrap().len(), 2);
