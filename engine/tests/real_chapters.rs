@@ -8,17 +8,20 @@
 use std::collections::BTreeMap;
 
 use contracts::{
-    generate::{FinishReason, GenerateResult, SamplingParams},
+    generate::{GenerateResult, SamplingParams},
     openai::ChatMessage,
     run::{Device, Dtype},
 };
 use engine::{
-    chapters::{Setup, TABLE},
-    model::ModelRequest,
+    chapters::{Chapter, Engine, Setup, TABLE},
+    error::EngineError,
+    model::{ModelRequest, open::Runner},
     text::Input,
 };
 
 const VARIABLE: &str = "CHAPTERBENCH_SMOLLM2_GGUF";
+/// Tokens of an answer, whatever the model makes of it.
+const TOKENS: u32 = 64;
 
 fn chat(words: &str) -> Input {
     Input::Chat(vec![ChatMessage {
@@ -34,62 +37,92 @@ fn inputs() -> [Input; 2] {
     ]
 }
 
-/// Greedy answers of every chapter that promises the same tokens, by chapter.
-fn answers(dtype: Option<Dtype>) -> Option<Vec<(&'static str, Vec<GenerateResult>)>> {
-    let Ok(name) = std::env::var(VARIABLE) else {
+/// The file, if there is one.
+fn file() -> Option<String> {
+    let name = std::env::var(VARIABLE).ok();
+    if name.is_none() {
         eprintln!(
             "not checked: {VARIABLE} does not name the file that scripts/fetch-smollm2 fetches"
         );
-        return None;
-    };
-    let params = SamplingParams {
-        max_tokens: 32,
-        ..SamplingParams::default()
-    };
-    let rows = TABLE.iter().filter(|row| !row.hidden && row.same_tokens);
-    let all = rows.map(|row| {
-        let model = ModelRequest {
-            name: name.clone(),
-            dtype,
-            device: Device::Cpu,
-            threads: None,
-        };
-        let options = BTreeMap::new();
-        let mut engine = (row.build)(Setup { model, options }).unwrap();
-        let made = inputs().map(|input| engine.generate(&input, &params).unwrap());
-        (row.id, made.to_vec())
-    });
-    Some(all.collect())
+    }
+    name
 }
 
-/// All chapters answer alike; gives the first answer to the question about France.
-fn agreed(dtype: Option<Dtype>) -> Option<GenerateResult> {
-    let all = answers(dtype)?;
-    assert!(all.len() >= 2, "chapters 1 and 2 at least");
-    let (_, reference) = &all[0];
-    for (id, made) in &all {
-        for (ours, theirs) in made.iter().zip(reference) {
-            assert_eq!(ours.input_ids, theirs.input_ids, "{id}");
-            assert_eq!(ours.output_ids, theirs.output_ids, "{id}");
-            assert_eq!(ours.text, theirs.text, "{id}");
+/// Chapters that promise the same tokens, the reference first.
+fn rows(runner: Option<Runner>) -> impl Iterator<Item = &'static Chapter> {
+    let promised = TABLE.iter().filter(|row| !row.hidden && row.same_tokens);
+    promised.filter(move |row| runner.is_none() || row.runner == runner)
+}
+
+fn build(row: &Chapter, name: &str, dtype: Option<Dtype>) -> Result<Box<dyn Engine>, EngineError> {
+    let model = ModelRequest {
+        name: name.to_owned(),
+        dtype,
+        device: Device::Cpu,
+        threads: None,
+    };
+    let options = BTreeMap::new();
+    (row.build)(Setup { model, options })
+}
+
+/// Greedy answers of these chapters are the reference's up to its first near tie, by the rule of a
+/// comparison; gives the reference's. Weights as stored keep to it too, by one runner.
+fn agreed<'a>(
+    mut rows: impl Iterator<Item = &'a Chapter>,
+    name: &str,
+    dtype: Option<Dtype>,
+) -> Vec<GenerateResult> {
+    let params = SamplingParams {
+        max_tokens: TOKENS,
+        ignore_eos: true,
+        ..SamplingParams::default()
+    };
+    let answers = |row: &Chapter| -> Vec<GenerateResult> {
+        let mut engine = build(row, name, dtype).unwrap();
+        let made = inputs().map(|input| engine.generate(&input, &params).unwrap());
+        made.to_vec()
+    };
+    let reference = answers(rows.next().unwrap());
+    let mut compared = 0;
+    for row in rows {
+        for (ours, theirs) in answers(row).iter().zip(&reference) {
+            let firm = theirs.metrics.extras["firm_steps"] as usize;
+            assert_eq!(ours.input_ids, theirs.input_ids, "{}", row.id);
+            let same = ours.output_ids.iter().zip(&theirs.output_ids);
+            let same = same.take_while(|(ours, theirs)| ours == theirs).count();
+            let whole = (ours.output_ids == theirs.output_ids).then_some(&theirs.text);
+            assert!(same >= firm, "{}: parts at {same} of {firm}", row.id);
+            assert!(firm >= 5, "{firm} firm steps say little");
+            // What follows a near tie is not judged.
+            assert!(whole.is_none_or(|text| ours.text == *text), "{}", row.id);
+            assert!(!ours.text.trim().is_empty(), "{}", row.id);
         }
-        assert!(!made[1].text.trim().is_empty(), "{id}");
+        compared += 1;
     }
-    Some(reference[0].clone())
+    assert!(compared >= 1, "one chapter and another at least");
+    reference
 }
 
 #[test]
 fn chapters_agree_with_weights_as_stored() {
     // No more than that: on this question candle's Q4_1 arithmetic turns a near tie of the f32
     // logits (0.08) and wanders off.
-    agreed(None);
+    let Some(name) = file() else { return };
+    agreed(rows(Some(Runner::Candle)), &name, None);
+    for row in rows(Some(Runner::Decoder)) {
+        let error = build(row, &name, None).err().unwrap().to_string();
+        assert!(error.ends_with("add --dtype f32"), "{}: {error}", row.id);
+    }
 }
 
 #[test]
 fn chapters_agree_and_know_paris_with_weights_in_f32() {
-    let Some(answer) = agreed(Some(Dtype::F32)) else {
-        return;
-    };
-    assert_eq!(answer.text, "The capital of France is Paris.");
-    assert_eq!(answer.finish_reason, FinishReason::Stop);
+    let Some(name) = file() else { return };
+    let reference = agreed(rows(None), &name, Some(Dtype::F32));
+    let text = &reference[0].text;
+    assert!(
+        text.starts_with("The capital of France is Paris."),
+        "{text}"
+    );
+    assert_eq!(reference[0].output_ids.len(), TOKENS as usize);
 }

@@ -20,10 +20,10 @@ pub(super) enum Linear {
 }
 
 impl Linear {
-    /// `[tokens, in]` to `[tokens, out]`.
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// `[tokens, in]` to `[tokens, out]`, in `room` if there is one.
+    pub(super) fn forward(&self, x: &Tensor, room: Option<&Tensor>) -> Result<Tensor> {
         match self {
-            Self::Kernels { cpu, weights } => ops::linear(cpu, x, weights),
+            Self::Kernels { cpu, weights } => ops::linear(cpu, x, weights, room),
             Self::Candle { weights, bias } => {
                 let out = x.matmul(&weights.t()?)?;
                 match bias {
@@ -37,11 +37,8 @@ impl Linear {
     /// As [`Linear::forward`], added to the residual stream, which may be changed in place.
     pub(super) fn forward_add(&self, x: &Tensor, sum: Tensor) -> Result<Tensor> {
         match self {
-            Self::Kernels { cpu, weights } => {
-                ops::linear_add(cpu, x, weights, &sum)?;
-                Ok(sum)
-            }
-            Self::Candle { .. } => sum + self.forward(x),
+            Self::Kernels { cpu, weights } => ops::linear_add(cpu, x, weights, &sum),
+            Self::Candle { .. } => sum + self.forward(x, None),
         }
     }
 }

@@ -19,7 +19,13 @@ use candle_core::{DType, Tensor};
 use contracts::run::ModelFacts;
 
 pub use self::backend::Backend;
-use self::{embedding::Embedding, layer::Layer, linear::Linear, norm::Norm, rope::Turns};
+use self::{
+    embedding::Embedding,
+    layer::{Layer, Step},
+    linear::Linear,
+    norm::Norm,
+    rope::Turns,
+};
 use crate::{
     error::EngineError,
     model::{
@@ -167,13 +173,20 @@ impl Decoder {
     ) -> Result<Vec<f32>, EngineError> {
         let positions = self.check(spans)?;
         self.rope.reach(positions);
-        let turns = Turns::of(&self.rope, spans, &self.backend, self.dtype)?;
         let mut x = self.embedding.forward(spans)?; // [tokens, hidden]
+        let first = self.layers.first();
+        let room = first.map(|layer| layer.room(x.dim(0)?)).transpose()?;
+        let step = Step {
+            spans,
+            turns: Turns::of(&self.rope, spans, &self.backend, self.dtype)?,
+            heads: self.heads,
+            room: room.flatten(),
+        };
         for (index, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(index, x, self.heads, &turns, cache, spans)?;
+            x = layer.forward(index, x, &step, cache)?;
         }
         let x = wanted_rows(&x, spans)?; // [rows, hidden]
-        let logits = self.head.forward(&self.norm.forward(&x)?)?; // [rows, vocab]
+        let logits = self.head.forward(&self.norm.forward(&x, None)?, None)?; // [rows, vocab]
         Ok(logits.flatten_all()?.to_dtype(DType::F32)?.to_vec1()?)
     }
 

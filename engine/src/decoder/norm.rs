@@ -21,10 +21,10 @@ pub(super) enum Norm {
 }
 
 impl Norm {
-    /// Each row of the last dimension; the shape stays.
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// Each row of the last dimension, in `room` if there is one; the shape stays.
+    pub(super) fn forward(&self, x: &Tensor, room: Option<&Tensor>) -> Result<Tensor> {
         match self {
-            Self::Kernels { cpu, weight, eps } => ops::rms_norm(cpu, x, weight, *eps),
+            Self::Kernels { cpu, weight, eps } => ops::rms_norm(cpu, x, weight, *eps, room),
             Self::Candle { weight, eps } => candle_nn::ops::rms_norm(x, weight, *eps),
         }
     }

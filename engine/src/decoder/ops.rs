@@ -17,42 +17,48 @@ use kernels::{
 
 use super::Heads;
 
-/// `x · Wᵀ + bias`: `[rows, in]` to `[rows, out]`.
-pub(super) fn linear(cpu: &Cpu, x: &Tensor, weights: &Matrix) -> Result<Tensor> {
+/// `x · Wᵀ + bias`: `[rows, in]` to `[rows, out]`, in `room` if there is one.
+pub(super) fn linear(
+    cpu: &Cpu,
+    x: &Tensor,
+    weights: &Matrix,
+    room: Option<&Tensor>,
+) -> Result<Tensor> {
     let rows = rows_of("linear", x, weights.columns())?;
-    x.apply_op1_no_bwd(&New {
+    let filled = Filled {
         name: "linear",
         shape: (rows, weights.rows()),
         fill: |x: &[f32], out: &mut [f32]| matmul(cpu, x, rows, weights, out, false),
-    })
+    };
+    filled.apply(x, room)
 }
 
 /// Adds `x · Wᵀ + bias` to `sum`, in place: the residual stream is not copied.
-pub(super) fn linear_add(cpu: &Cpu, x: &Tensor, weights: &Matrix, sum: &Tensor) -> Result<()> {
+pub(super) fn linear_add(cpu: &Cpu, x: &Tensor, weights: &Matrix, sum: &Tensor) -> Result<Tensor> {
     let rows = rows_of("linear-add", x, weights.columns())?;
-    if sum.dims() != [rows, weights.rows()] {
-        bail!(
-            "linear-add: {x} times {} outputs into {sum}",
-            weights.rows()
-        );
-    }
-    sum.inplace_op2(
-        x,
-        &ChangedBy {
-            name: "linear-add",
-            change: |sum: &mut [f32], x: &[f32]| matmul(cpu, x, rows, weights, sum, true),
-        },
-    )
+    let filled = Filled {
+        name: "linear-add",
+        shape: (rows, weights.rows()),
+        fill: |x: &[f32], sum: &mut [f32]| matmul(cpu, x, rows, weights, sum, true),
+    };
+    filled.apply(x, Some(sum))
 }
 
-/// RMS norm of each row.
-pub(super) fn rms_norm(cpu: &Cpu, x: &Tensor, weight: &[f32], eps: f32) -> Result<Tensor> {
+/// RMS norm of each row, in `room` if there is one.
+pub(super) fn rms_norm(
+    cpu: &Cpu,
+    x: &Tensor,
+    weight: &[f32],
+    eps: f32,
+    room: Option<&Tensor>,
+) -> Result<Tensor> {
     let rows = rows_of("rms-norm", x, weight.len())?;
-    x.apply_op1_no_bwd(&New {
+    let filled = Filled {
         name: "rms-norm",
         shape: (rows, weight.len()),
         fill: |x: &[f32], out: &mut [f32]| rows::rms_norm(cpu, x, weight, eps, out),
-    })
+    };
+    filled.apply(x, room)
 }
 
 /// Turns query and key heads in place, one turn a row: `qkv` is `[turns, heads.width()]`.
@@ -74,16 +80,17 @@ pub(super) fn rotate(
     })
 }
 
-/// `silu(gate) · up`: `[rows, gate | up]` to `[rows, half of that]`.
-pub(super) fn silu_mul(cpu: &Cpu, gate_up: &Tensor) -> Result<Tensor> {
+/// `silu(gate) · up`: `[rows, gate | up]` to `[rows, half of that]`, in `room` if there is one.
+pub(super) fn silu_mul(cpu: &Cpu, gate_up: &Tensor, room: Option<&Tensor>) -> Result<Tensor> {
     let (rows, both) = gate_up.dims2()?;
     let width = both / 2;
     rows_of("silu-mul", gate_up, 2 * width)?;
-    gate_up.apply_op1_no_bwd(&New {
+    let filled = Filled {
         name: "silu-mul",
         shape: (rows, width),
         fill: |x: &[f32], out: &mut [f32]| rows::silu_mul(cpu, x, width, out),
-    })
+    };
+    filled.apply(gate_up, room)
 }
 
 /// Keeps keys and values in `kv` and attends: `[tokens, heads.width()]` to `[tokens, query heads *
@@ -102,7 +109,7 @@ pub(super) fn attend(
     }
     // candle hands a custom operation out shared; this one is called once.
     let kv = RefCell::new(kv);
-    qkv.apply_op1_no_bwd(&New {
+    let filled = Filled {
         name: "attend",
         shape: (tokens, heads.query * heads.dim),
         fill: |qkv: &[f32], out: &mut [f32]| {
@@ -116,11 +123,12 @@ pub(super) fn attend(
                 out,
             );
         },
-    })
+    };
+    filled.apply(qkv, None)
 }
 
-/// An operation that fills a new tensor of `shape`.
-struct New<F> {
+/// An operation that fills a tensor of `shape`, a new one or one that is there.
+struct Filled<F> {
     name: &'static str,
     shape: (usize, usize),
     fill: F,
@@ -132,22 +140,47 @@ struct Changed<F> {
     change: F,
 }
 
-/// An operation that changes its first tensor by its second.
-struct ChangedBy<F> {
-    name: &'static str,
-    change: F,
+impl<F: Fn(&[f32], &mut [f32])> Filled<F> {
+    fn apply(&self, x: &Tensor, room: Option<&Tensor>) -> Result<Tensor> {
+        let Some(room) = room else {
+            return x.apply_op1_no_bwd(self);
+        };
+        if room.dims() != [self.shape.0, self.shape.1] {
+            bail!("{}: {:?} does not fit into {room}", self.name, self.shape);
+        }
+        room.inplace_op2(x, self)?;
+        Ok(room.clone())
+    }
 }
 
-impl<F: Fn(&[f32], &mut [f32])> CustomOp1 for New<F> {
+impl<F: Fn(&[f32], &mut [f32])> CustomOp1 for Filled<F> {
     fn name(&self) -> &'static str {
         self.name
     }
 
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(&self, x: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
         let (rows, columns) = self.shape;
         let mut out = vec![0.0_f32; rows * columns];
-        (self.fill)(floats(self.name, storage, layout)?, &mut out);
+        (self.fill)(floats(self.name, x, layout)?, &mut out);
         Ok((CpuStorage::F32(out), self.shape.into()))
+    }
+}
+
+impl<F: Fn(&[f32], &mut [f32])> InplaceOp2 for Filled<F> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn cpu_fwd(
+        &self,
+        out: &mut CpuStorage,
+        out_layout: &Layout,
+        x: &CpuStorage,
+        layout: &Layout,
+    ) -> Result<()> {
+        let x = floats(self.name, x, layout)?;
+        (self.fill)(x, floats_mut(self.name, out, out_layout)?);
+        Ok(())
     }
 }
 
@@ -158,24 +191,6 @@ impl<F: Fn(&mut [f32])> InplaceOp1 for Changed<F> {
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> Result<()> {
         (self.change)(floats_mut(self.name, storage, layout)?);
-        Ok(())
-    }
-}
-
-impl<F: Fn(&mut [f32], &[f32])> InplaceOp2 for ChangedBy<F> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn cpu_fwd(
-        &self,
-        changed: &mut CpuStorage,
-        changed_layout: &Layout,
-        by: &CpuStorage,
-        by_layout: &Layout,
-    ) -> Result<()> {
-        let by = floats(self.name, by, by_layout)?;
-        (self.change)(floats_mut(self.name, changed, changed_layout)?, by);
         Ok(())
     }
 }

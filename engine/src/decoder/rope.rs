@@ -87,7 +87,7 @@ impl<'a> Turns<'a> {
                     let part = qkv.narrow(1, first * heads.dim, count * heads.dim)?;
                     let mut part = part.contiguous()?.reshape((1, tokens, count, heads.dim))?;
                     if let Some(norm) = norm {
-                        part = norm.forward(&part)?;
+                        part = norm.forward(&part, None)?;
                     }
                     candle_nn::rotary_emb::rope_thd(&part, cos, sin)?
                         .reshape((tokens, count * heads.dim))

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{
     fields::{self, Fields},
     rope::{self, RopeScaling},
+    rope_table::{attention_factor, inverse_frequencies},
 };
 use crate::error::EngineError;
 
@@ -168,7 +169,23 @@ impl Config {
         Ok(())
     }
 
-    /// What would divide by zero or reshape wrongly inside the library.
+    /// Refuses a rotary embedding whose numbers run out of an f32's range.
+    pub(super) fn check_rope(&self) -> Result<(), String> {
+        let furthest = self.context as f32;
+        let mut frequencies = inverse_frequencies(self).into_iter();
+        let is_usable = frequencies.all(|frequency| (frequency * furthest).is_finite())
+            && (attention_factor(&self.rope_scaling) as f32).is_finite();
+        if is_usable {
+            return Ok(());
+        }
+        Err(format!(
+            "the rotary embedding of base {} and scaling {} comes to numbers beyond all range",
+            self.rope_theta,
+            self.rope_scaling.name()
+        ))
+    }
+
+    /// What would divide by zero or reshape wrongly inside a model.
     fn check_shape(&self, fields: &Fields<'_>) -> Result<(), EngineError> {
         self.check_sizes("num_hidden_layers", "max_position_embeddings")
             .map_err(|message| fields.broken(message))?;
@@ -184,6 +201,8 @@ impl Config {
                 self.head_dim
             )));
         }
+        self.check_rope()
+            .map_err(|message| fields.broken(message))?;
         if !(self.norm_eps > 0.0 && self.norm_eps < 1.0) {
             return Err(fields.broken(format!("rms_norm_eps is {}", self.norm_eps)));
         }

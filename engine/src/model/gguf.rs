@@ -79,6 +79,9 @@ impl Gguf {
         };
         gguf.check_tensors()?;
         gguf.read_rope_divisors()?;
+        gguf.config
+            .check_rope()
+            .map_err(|message| EngineError::model(model, message))?;
         Ok(gguf)
     }
 

@@ -104,6 +104,7 @@ fn divisors_that_cannot_divide_are_refused() {
     let path = dir.path().join("tiny.gguf");
     for (number, message) in [
         (0.0, "tensor rope_freqs.weight holds 0"),
+        (1e-38, "scaling divided comes to numbers beyond all range"),
         (f32::NAN, "tensor rope_freqs.weight holds NaN"),
         (1.0, "its metadata names a linear scaling too"),
     ] {

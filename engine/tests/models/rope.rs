@@ -6,7 +6,8 @@ use engine::model::{
     config::Config,
     rope_table::{RopeTable, attention_factor, inverse_frequencies},
 };
-use serde_json::Value;
+use proptest::{prelude::*, sample::select};
+use serde_json::{Value, json};
 
 /// Largest error of a frequency, as a share of it: 16 steps of an f32.
 const TOLERANCE: f64 = 1e-6;
@@ -114,4 +115,54 @@ fn a_table_grows_as_far_as_it_is_asked_and_never_past_the_context() {
     }
     assert_eq!(grown.cos().len(), 1500 * 64);
     assert_eq!((grown.cos(), grown.sin()), (whole.cos(), whole.sin()));
+}
+
+/// Numbers as a config may hold them, from the usual to the absurd.
+fn number() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (0.5..64.0).prop_map(|number: f64| json!(number)),
+        select(vec![
+            json!(0),
+            json!(1),
+            json!(-1.0),
+            json!(1e-300),
+            json!(1e-30),
+            json!(1e30),
+            json!(1e300),
+            json!(64),
+            json!(4_096),
+            Value::Null,
+        ]),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_accepted_comes_to_finite_numbers(
+        kind in select(vec!["default", "linear", "llama3", "yarn"]),
+        fields in prop::collection::btree_map(
+            select(vec![
+                "factor", "low_freq_factor", "high_freq_factor", "attention_factor", "beta_fast",
+                "beta_slow", "mscale", "mscale_all_dim", "original_max_position_embeddings",
+            ]),
+            number(),
+            0..6,
+        ),
+        theta in number(),
+        head_dim in select(vec![2, 16, 80, 128]),
+    ) {
+        let mut config = cases()[0].config.clone();
+        let mut rope = json!({"rope_type": kind, "rope_theta": theta});
+        for (name, value) in fields {
+            rope[name] = value;
+        }
+        config["rope_parameters"] = rope;
+        config["head_dim"] = json!(head_dim);
+        // Most are refused; none may panic, and none may pass and come to nothing.
+        if let Ok(config) = Config::parse(config.to_string().as_bytes(), "any") {
+            let mut table = RopeTable::new(&config);
+            table.reach(config.context);
+            prop_assert!(table.cos().iter().chain(table.sin()).all(|number| number.is_finite()));
+        }
+    }
 }

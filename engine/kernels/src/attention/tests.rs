@@ -181,10 +181,15 @@ fn cpu(isa: Isa, threads: usize) -> Cpu {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let longest = if cfg!(miri) { 40 } else { 300_usize };
+    // An interpreter takes a second for what takes a processor a millisecond.
+    let (longest, halves, spans) = if cfg!(miri) {
+        (36_usize, 2, 2)
+    } else {
+        (300, 65, 4)
+    };
     let groups = prop_oneof![4 => 1_usize..=9, 1 => 10_usize..=32];
-    let shape = (1_usize..=2, 1_usize..=3, 1_usize..=65);
-    let spans = prop::collection::vec((0..longest, 0..longest / 4), 1..=4);
+    let shape = (1_usize..=2, 1_usize..=3, 1_usize..=halves);
+    let spans = prop::collection::vec((0..longest, 0..longest / 4), 1..=spans);
     (shape, groups, spans, any::<u32>()).prop_map(
         |((layers, kv_heads, half), group, spans, seed)| Case {
             shape: KvShape {
@@ -199,11 +204,13 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
+/// At most `n` cases; `PROPTEST_CASES` asks for fewer.
 fn cases(n: u32) -> ProptestConfig {
+    let usual = ProptestConfig::default();
     ProptestConfig {
-        cases: if cfg!(miri) { 1 } else { n },
+        cases: if cfg!(miri) { 1 } else { usual.cases.min(n) },
         failure_persistence: None,
-        ..ProptestConfig::default()
+        ..usual
     }
 }
 

@@ -13,10 +13,7 @@ impl Runs {
     /// All of them free.
     pub(super) fn new(total: u32) -> Self {
         Self {
-            free: match total {
-                0 => Vec::new(),
-                total => vec![0..total],
-            },
+            free: (total > 0).then_some(0..total).into_iter().collect(),
         }
     }
 
