@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(again.cooldown, Duration::from_secs(2));
         let before = Before {
             passes: 3,
-            blocks: 9,
+            blocks: 12,
             runs: u32::try_from(whole.runs.len()).unwrap(),
         };
         assert_eq!(again.before, before);
@@ -183,8 +183,8 @@ mod tests {
             let letters = plan.runs.iter().take(4).map(|run| run.letter.as_str());
             letters.collect::<String>()
         };
-        // Offline arms have a cell of their own here: a and c, then b and d. The fourth pass turns
-        // the first one round.
+        // Offline arms have cells of their own here, since time ends the online ones: a and c, then b
+        // and d. The fourth pass turns the first one round.
         let turned: String = letters(&whole).chars().take(2).collect();
         let first_two: String = letters(&more).chars().take(2).collect();
         assert_eq!(first_two, turned.chars().rev().collect::<String>());

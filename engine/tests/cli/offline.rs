@@ -313,7 +313,7 @@ fn a_job_that_cannot_be_is_one_line_with_code_2() {
         assert!(fails(&child.output(), 2).contains(says));
     }
     for (job, says) in [
-        (job("9"), "ch01"),
+        (job("6"), "ch01"),
         (
             OfflineJob {
                 prompts: PromptSource::Texts { texts: vec![] },
