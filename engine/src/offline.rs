@@ -179,12 +179,12 @@ fn attempt(engine: &mut dyn Engine, input: &Input, params: &SamplingParams) -> O
     match catch_unwind(AssertUnwindSafe(|| engine.generate(input, params))) {
         Ok(Ok(result)) => Outcome::Made(result),
         Ok(Err(error)) => Outcome::Refused(error.to_string()),
-        Err(panic) => panicked(&*panic),
+        Err(panic) => Outcome::Panicked(panicked(&*panic)),
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Outcome {
-    Outcome::Panicked(format!("the engine panicked: {}", panic_text(panic)))
+fn panicked(panic: &(dyn Any + Send)) -> String {
+    format!("the engine panicked: {}", panic_text(panic))
 }
 
 /// The requests before measuring, or the measured ones.

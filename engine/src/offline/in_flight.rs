@@ -42,7 +42,10 @@ pub(super) fn run_phase(
                     let outcome = Outcome::Refused(error.to_string());
                     report.request(phase, request.index, start_ns, outcome)?;
                 }
-                Err(outcome) => report.request(phase, request.index, start_ns, outcome)?,
+                Err(panic) => {
+                    let outcome = Outcome::Panicked(panic);
+                    report.request(phase, request.index, start_ns, outcome)?;
+                }
             }
         }
         let Some(oldest) = live.first_key_value().map(|(index, _)| *index) else {
@@ -50,16 +53,14 @@ pub(super) fn run_phase(
         };
         let events = match engine.is_idle() {
             false => guarded(|| engine.step()),
-            true => Err(Outcome::Panicked(
-                "the engine has nothing to do and never ended this request".to_owned(),
-            )),
+            true => Err("the engine has nothing to do and never ended this request".to_owned()),
         };
         let events = match events {
             Ok(events) => events,
             // Whose fault it was is not known: the oldest stands for all.
-            Err(outcome) => {
+            Err(message) => {
                 let start_ns = live.remove(&oldest).unwrap_or_default();
-                return report.request(phase, oldest, start_ns, outcome);
+                return report.request(phase, oldest, start_ns, Outcome::Panicked(message));
             }
         };
         let done_ns = report.now_ns();
@@ -82,6 +83,7 @@ fn outcome(result: Result<contracts::generate::GenerateResult, EngineError>) -> 
     }
 }
 
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Outcome> {
+/// What `work` gives, or what its panic said.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| panicked(&*panic))
 }
