@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "an example prints")]
 
 use std::{
-    hint::black_box,
+    hint::{black_box, spin_loop},
     time::{Duration, Instant},
 };
 
@@ -40,6 +40,8 @@ fn main() -> Result<()> {
         .collect::<std::result::Result<Vec<_>, _>>()?;
     let names: Vec<_> = args.collect();
     read(threads)?;
+    hand_out(threads)?;
+    fill()?;
     for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
         for (n, k) in SHAPES {
             let matrices = matrices(dtype, n, k)?;
@@ -102,6 +104,54 @@ fn measure(cpu: &Cpu, m: usize, dtype: Dtype, matrices: &[Matrix]) {
     let bytes = bytes as f64 * best / 1e9;
     let flops = (2 * m * n * k) as f64 * best / 1e9;
     print!("  m={m} {bytes:.1} GB/s {flops:.0} GFLOP/s");
+}
+
+/// What it costs to share out a job and to wait for its end: jobs of a task a thread, of some
+/// microseconds each, one after the other.
+fn hand_out(threads: usize) -> Result<()> {
+    let cpu = Cpu::new(threads)?;
+    let (jobs, task) = (20, Duration::from_micros(5));
+    let mut best = f64::INFINITY;
+    let begin = Instant::now();
+    while begin.elapsed() < TIME {
+        let start = Instant::now();
+        for _ in 0..jobs {
+            cpu.pool.run(threads, &|_| {
+                let start = Instant::now();
+                while start.elapsed() < task {
+                    spin_loop();
+                }
+            });
+        }
+        best = best.min(start.elapsed().as_secs_f64() / f64::from(jobs));
+    }
+    let extra = best - task.as_secs_f64();
+    println!(
+        "sharing out a job, {threads} threads: {:.2} µs",
+        extra * 1e6
+    );
+    Ok(())
+}
+
+/// How fast weights are put into panels.
+fn fill() -> Result<()> {
+    let (n, k) = (3072, 576);
+    let rows: Vec<f32> = (0..n * k).map(|i| (i as f32).sin()).collect();
+    for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
+        let mut arena = Arena::new(Matrix::bytes(dtype, n, k))?;
+        let mut matrix = Matrix::zeros(&mut arena, dtype, n, k).ok_or("the arena is full")?;
+        let mut best = f64::INFINITY;
+        for _ in 0..9 {
+            let start = Instant::now();
+            matrix.fill(0, black_box(&rows));
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        println!(
+            "filled from f32, {dtype:?}: {:.0} million weights/s",
+            (n * k) as f64 / best / 1e6
+        );
+    }
+    Ok(())
 }
 
 /// What the memory gives: all threads add up what they read.

@@ -77,6 +77,45 @@ unsafe impl Element for bf16 {
         bf16::to_f32(self)
     }
     fn from_f32(value: f32) -> Self {
-        bf16::from_f32(value)
+        // As half's, to the nearest and of two the even one; but without a branch on the lost bits,
+        // which no processor can predict.
+        let bits = value.to_bits();
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+        // What is no number stays one, as a quiet one.
+        let quiet = bits | 0x40 << 16;
+        Self::from_bits((if value.is_nan() { quiet } else { rounded } >> 16) as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bf16_is_rounded_as_half_does(bits: u32) {
+            let value = f32::from_bits(bits);
+            let ours = <bf16 as Element>::from_f32(value);
+            prop_assert_eq!(ours.to_bits(), bf16::from_f32(value).to_bits());
+        }
+    }
+
+    /// Ties to even, the largest number (which becomes infinite), infinities, what is no number.
+    #[test]
+    fn the_edges_of_bf16_are_half_s() {
+        for bits in [
+            0x3f80_8000,
+            0x3f81_8000,
+            0x7f7f_ffff,
+            0x7f80_0000,
+            0x7f80_0001,
+            0xffff_ffff,
+        ] {
+            let value = f32::from_bits(bits);
+            let ours = <bf16 as Element>::from_f32(value);
+            assert_eq!(ours.to_bits(), bf16::from_f32(value).to_bits(), "{bits:x}");
+        }
     }
 }

@@ -116,9 +116,14 @@ fn fill<S: Element, E: Element>(panels: &mut [E], columns: usize, first: usize, 
         let rows = &source[(row - first) * columns..(end - first) * columns];
         for (block, to) in panel.chunks_mut(FILL_COLUMNS * LANES).enumerate() {
             for (lane, from) in (row % LANES..).zip(rows.chunks_exact(columns)) {
-                let from = &from[block * FILL_COLUMNS..];
-                for (to, from) in to[lane..].iter_mut().step_by(LANES).zip(from) {
-                    *to = convert(*from);
+                let from = &from[block * FILL_COLUMNS..columns.min((block + 1) * FILL_COLUMNS)];
+                // Side by side, which the compiler makes vectors of.
+                let mut kept = [E::from_f32(0.0); FILL_COLUMNS];
+                for (kept, from) in kept.iter_mut().zip(from) {
+                    *kept = convert(*from);
+                }
+                for (to, kept) in to[lane..].iter_mut().step_by(LANES).zip(kept) {
+                    *to = kept;
                 }
             }
         }
