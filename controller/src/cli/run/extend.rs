@@ -19,7 +19,7 @@ use crate::show::Format;
 use crate::store::{RunFilter, Store};
 
 /// Flags that say what a session has said already.
-pub const CONFLICTS: [&str; 52] = [
+pub const CONFLICTS: [&str; 57] = [
     "suite",
     "chapter",
     "engine",
