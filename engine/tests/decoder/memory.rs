@@ -60,7 +60,7 @@ fn child() {
         resident: status("VmRSS:"),
         peak: status("VmHWM:"),
     };
-    println!("figures {}", serde_json::to_string(&figures).unwrap());
+    eprintln!("figures {}", serde_json::to_string(&figures).unwrap());
 }
 
 fn measured(model: &Path) -> Figures {
@@ -69,7 +69,7 @@ fn measured(model: &Path) -> Figures {
         .env(VARIABLE, model)
         .output()
         .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
     let line = text.lines().find_map(|line| line.split_once("figures "));
     let figures = serde_json::from_str(line.unwrap_or_else(|| unreachable!("{text}")).1).unwrap();
     eprintln!("{}: {figures:?}", model.display());
