@@ -5,14 +5,13 @@
 //! cancels the request. An order to stop reaches the receiving ends directly, since the engine may be
 //! in the middle of a long step. What a request means (HTTP, JSON) is left to the server.
 
+mod ends;
+
 use std::{
     any::Any,
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread,
 };
 
@@ -22,6 +21,8 @@ use contracts::{
 };
 use tokio::sync::{mpsc, watch};
 
+pub use self::ends::Answer;
+use self::ends::{Counts, Reply, Stop};
 use crate::{
     chapters::{Engine, RequestId, StepEvent},
     error::EngineError,
@@ -115,81 +116,10 @@ pub struct Worker {
     queue_max: usize,
 }
 
-/// How far an order to stop has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stop {
-    /// There is none.
-    No,
-    /// Answers that have begun go on.
-    Drain,
-    /// None does.
-    Now,
-}
-
-/// Requests that are held.
-#[derive(Debug, Default)]
-struct Counts {
-    /// All.
-    held: AtomicUsize,
-    /// Those without a token yet.
-    waiting: AtomicUsize,
-}
-
-/// The receiving end of one request; dropping it cancels the request.
-#[derive(Debug)]
-pub struct Answer {
-    events: mpsc::UnboundedReceiver<Event>,
-    stop: watch::Receiver<Stop>,
-    begun: Arc<AtomicBool>,
-}
-
 #[derive(Debug)]
 struct Job {
     ask: Ask,
     reply: Reply,
-}
-
-/// The engine's end of one request. It holds a place in the queue for as long as it lives.
-#[derive(Debug)]
-struct Reply {
-    /// Unbounded, so that a slow reader never holds up the engine; the ceiling limits what it can hold.
-    events: mpsc::UnboundedSender<Event>,
-    counts: Arc<Counts>,
-    /// Whether its first token has come.
-    begun: Arc<AtomicBool>,
-}
-
-impl Reply {
-    /// A place among all that are held, waiting.
-    fn new(events: mpsc::UnboundedSender<Event>, counts: &Arc<Counts>) -> Self {
-        counts.waiting.fetch_add(1, Ordering::Relaxed);
-        Self {
-            events,
-            counts: Arc::clone(counts),
-            begun: Arc::default(),
-        }
-    }
-
-    /// It waits no longer.
-    fn begin(&self) {
-        if !self.begun.swap(true, Ordering::Relaxed) {
-            self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Gives the place in the queue back before the client can know: its next request finds it free.
-    fn end(self, result: Result<GenerateResult, EngineError>) {
-        let events = self.events.clone();
-        drop(self);
-        let _ = events.send(Event::Ended(result.map(Box::new)));
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        self.begin();
-        self.counts.held.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Worker {
@@ -293,29 +223,6 @@ impl Worker {
     /// Requests held that have no token yet.
     pub fn waiting(&self) -> usize {
         self.counts.waiting.load(Ordering::Relaxed)
-    }
-}
-
-impl Answer {
-    /// The next event. An engine that died counts as an `Ended` with an internal error, an order to
-    /// stop as one with [`EngineError::Stopping`].
-    pub async fn next(&mut self) -> Event {
-        let begun = &self.begun;
-        let reached = |stop: &Stop| match stop {
-            Stop::No => false,
-            Stop::Drain => !begun.load(Ordering::Relaxed),
-            Stop::Now => true,
-        };
-        tokio::select! {
-            // The order first: tokens may come without a pause.
-            biased;
-            Ok(_) = self.stop.wait_for(reached) => Event::Ended(Err(EngineError::Stopping)),
-            event = self.events.recv() => event.unwrap_or_else(|| {
-                Event::Ended(Err(EngineError::Internal(
-                    "the engine ended before the answer did".to_owned(),
-                )))
-            }),
-        }
     }
 }
 
