@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, Thread},
@@ -27,7 +27,8 @@ const JOB: u64 = 1 << 32;
 #[repr(align(128))]
 pub(super) struct Gate {
     state: AtomicU64,
-    /// Whom the last to leave wakes, where [`ASLEEP`] is set.
+    /// Whom the last to leave wakes, where [`ASLEEP`] is set: set before that is, which the lock
+    /// makes seen, and never taken out again.
     sleeper: Mutex<Option<Thread>>,
 }
 
@@ -86,7 +87,15 @@ impl Gate {
         entered.is_ok().then(|| Inside(self))
     }
 
-    fn sleeper(&self) -> std::sync::MutexGuard<'_, Option<Thread>> {
+    /// Wakes the caller. It may have seen that all have left, and be gone, and the next caller may
+    /// sleep: that one wakes for nothing, and stays in its place for who leaves its job as the last.
+    fn wake(&self) {
+        if let Some(caller) = &*self.sleeper() {
+            caller.unpark();
+        }
+    }
+
+    fn sleeper(&self) -> MutexGuard<'_, Option<Thread>> {
         self.sleeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,10 +105,46 @@ impl Drop for Inside<'_> {
         // Release: the caller sees what we wrote.
         let before = self.0.state.fetch_sub(1, Ordering::Release);
         if before & INSIDE == 1 && before & ASLEEP != 0 {
-            // The caller may have seen that we left, and be gone. Then this wakes it for nothing.
-            if let Some(caller) = self.0.sleeper().take() {
-                caller.unpark();
-            }
+            self.0.wake();
         }
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+
+    /// Who left as the last of one job, and was put aside before it woke the caller, may do so in a
+    /// later job. The last to leave that one must still find whom to wake.
+    #[test]
+    fn a_late_waker_takes_no_caller_from_another() {
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let inside = gate.enter().unwrap();
+        let caller = thread::spawn({
+            let gate = Arc::clone(&gate);
+            move || gate.shut()
+        });
+        while gate.state.load(Ordering::Relaxed) & ASLEEP == 0 {
+            thread::yield_now();
+        }
+        gate.wake();
+        thread::sleep(Duration::from_millis(20));
+        assert!(!caller.is_finished());
+        drop(inside);
+        for _ in 0..1000 {
+            if caller.is_finished() {
+                return caller.join().unwrap();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the caller was not woken");
     }
 }
