@@ -50,8 +50,8 @@ struct Shared {
     parts: Box<[Part]>,
     /// The job's function, a `Task` on the caller's stack; only read behind the open gate.
     task: AtomicPtr<Task<'static>>,
-    /// What the first panic of a job said.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// What the panics of a job said, one a thread at most, the first in front.
+    panics: Mutex<Vec<Box<dyn Any + Send>>>,
 }
 
 /// Tasks from `next` to `end` that nobody has begun. Alone in its cache lines (two, since
@@ -80,7 +80,7 @@ impl Pool {
                 gate: Gate::default(),
                 parts: (0..threads).map(|_| Part::default()).collect(),
                 task: AtomicPtr::new(ptr::null_mut()),
-                panic: Mutex::new(None),
+                panics: Mutex::default(),
             }),
             caller: Mutex::new(()),
             threads: Vec::new(),
@@ -127,10 +127,12 @@ impl Pool {
         // `task` is borrowed until here: nobody enters any more, and all who did have left. Nothing
         // above unwinds, since `work` keeps what tasks panic with.
         self.shared.gate.shut();
-        let panic = self.shared.panic().take();
+        let mut panics = mem::take(&mut *self.shared.panics()).into_iter();
         drop(caller);
-        if let Some(panic) = panic {
-            resume_unwind(panic);
+        if let Some(first) = panics.next() {
+            // Before it unwinds: to drop what somebody panicked with may panic.
+            drop(panics);
+            resume_unwind(first);
         }
     }
 }
@@ -194,18 +196,13 @@ impl Shared {
         }));
         IN_TASK.set(false);
         if let Err(panic) = done {
-            let mut first = self.panic();
-            if first.is_none() {
-                *first = Some(panic);
-            } else {
-                // To drop what somebody panicked with may panic, and here nothing may.
-                mem::forget(panic);
-            }
+            // Kept for the caller: to drop it may panic, and here nothing may.
+            self.panics().push(panic);
         }
     }
 
-    fn panic(&self) -> MutexGuard<'_, Option<Box<dyn Any + Send>>> {
-        self.panic.lock().unwrap_or_else(PoisonError::into_inner)
+    fn panics(&self) -> MutexGuard<'_, Vec<Box<dyn Any + Send>>> {
+        self.panics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
