@@ -92,8 +92,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cases::cases;
 
     proptest! {
+        #![proptest_config(cases(256, 50))]
+
         #[test]
         fn bf16_is_rounded_as_half_does(bits: u32) {
             let value = f32::from_bits(bits);

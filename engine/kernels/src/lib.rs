@@ -8,6 +8,8 @@
 
 pub mod arena;
 pub mod attention;
+#[cfg(test)]
+mod cases;
 pub mod element;
 mod exp;
 pub mod isa;

@@ -11,7 +11,8 @@ use crate::{
 
 /// Values from which on rows are shared among the threads. Fewer take one thread some 10 µs, about
 /// what it costs to wake the others.
-const SHARED_FROM: usize = 1 << 15;
+/// An interpreter's tests have few, and are to share them.
+const SHARED_FROM: usize = if cfg!(miri) { 64 } else { 1 << 15 };
 /// Parts of the work for each thread, so that one that is held up leaves some to the others.
 const PARTS_PER_THREAD: usize = 4;
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::isa::Isa;
+use crate::{cases::cases, isa::Isa};
 
 /// One thread, and several.
 fn cpus() -> Vec<Cpu> {
@@ -46,26 +46,19 @@ fn norm(x: &[f32], weight: &[f32], eps: f32) -> Vec<f64> {
         .collect()
 }
 
-/// `PROPTEST_CASES` asks for fewer cases.
-fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    ProptestConfig {
-        cases: if cfg!(miri) { 2 } else { usual.cases.min(64) },
-        failure_persistence: None,
-        ..usual
-    }
-}
+/// Values of a row at most: several vectors and a rest.
+const WIDEST: usize = if cfg!(miri) { 40 } else { 130 };
 
 /// Rows that are too few for several threads, none, or many.
 fn rows() -> impl Strategy<Value = usize> {
-    prop_oneof![0_usize..=3, Just(if cfg!(miri) { 5 } else { 700 })]
+    prop_oneof![0_usize..=3, Just(if cfg!(miri) { 14 } else { 700 })]
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(cases(64, 2))]
 
     #[test]
-    fn norms_rows(m in rows(), n in 1_usize..=130, seed in 0_usize..1000) {
+    fn norms_rows(m in rows(), n in 1..=WIDEST, seed in 0_usize..1000) {
         let (x, weight) = (numbers(seed, m * n, 3.0), numbers(seed + 7, n, 2.0));
         for cpu in cpus() {
             let mut out = vec![f32::NAN; m * n];
@@ -80,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn gates_rows(m in rows(), n in 1_usize..=130, seed in 0_usize..1000, size in 0.1_f32..120.0) {
+    fn gates_rows(m in rows(), n in 1..=WIDEST, seed in 0_usize..1000, size in 0.1_f32..120.0) {
         let gate_up = numbers(seed, 2 * m * n, size);
         for cpu in cpus() {
             let mut out = vec![f32::NAN; m * n];
@@ -94,7 +87,7 @@ proptest! {
 
     #[test]
     fn turns_query_and_key_heads(
-        m in rows(), heads in 1_usize..=4, kv_heads in 1_usize..=2, half in 1_usize..=40,
+        m in rows(), heads in 1_usize..=4, kv_heads in 1_usize..=2, half in 1..=WIDEST / 3,
         seed in 0_usize..1000, with_norms: bool,
     ) {
         let (hd, width) = (2 * half, (heads + 2 * kv_heads) * 2 * half);
