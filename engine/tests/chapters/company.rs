@@ -196,6 +196,35 @@ fn a_batch_says_how_many_rows_its_passes_had() {
 }
 
 #[test]
+fn each_row_of_a_batch_has_its_own_stop() {
+    let (dir, expected) = vector("tiny-qwen3");
+    let case = &expected.cases[0];
+    let input = Input::Ids(case.input_ids.clone());
+    // One ends by its stop string, one by its ceiling, one by a stop string of its own, one by none.
+    let asked = [
+        (Some("orl"), 48, " w", 2),
+        (None, 3, " worldzy", 3),
+        (Some("azy"), 48, " worldzy l", 4),
+        (None, 48, case.greedy_text.as_str(), case.greedy_ids.len()),
+    ];
+    let requests = asked.map(|(stop, ceiling, ..)| {
+        let params = SamplingParams {
+            stop: stop.into_iter().map(str::to_owned).collect(),
+            ..greedy(ceiling)
+        };
+        (input.clone(), params)
+    });
+    for chapter in TOGETHER {
+        let results = build(chapter, &dir).generate_batch(&requests);
+        for (result, (_, _, text, tokens)) in results.into_iter().zip(asked) {
+            let result = result.unwrap();
+            assert_eq!(result.text, text, "{chapter}");
+            assert_eq!(result.output_ids, case.greedy_ids[..tokens], "{chapter}");
+        }
+    }
+}
+
+#[test]
 fn a_batch_is_closed_to_late_comers_and_a_continuous_one_is_not() {
     let (dir, cases) = tiny_llama();
     let input = Input::Ids(cases[1].input_ids.clone());
