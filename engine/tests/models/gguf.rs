@@ -180,7 +180,10 @@ fn a_context_beyond_candles_tables_is_cut_as_stored_only() {
             context
         );
         assert_eq!(
-            built(&TABLE[0], &path, dtype).unwrap().facts().context_tokens as usize,
+            built(&TABLE[0], &path, dtype)
+                .unwrap()
+                .facts()
+                .context_tokens as usize,
             context
         );
     }
