@@ -29,10 +29,9 @@ use contracts::{
     run::ModelFacts,
 };
 
-use super::{Engine, RequestId, Setup, StepEvent, metrics};
+use super::{Engine, Limits, RequestId, Setup, StepEvent, admit, metrics};
 use crate::{
     error::EngineError,
-    sampling,
     text::{Input, MIN_VOCAB_SIZE, Released, StopMatcher, Text},
 };
 
@@ -183,23 +182,11 @@ impl Engine for Fake {
         params: &SamplingParams,
     ) -> Result<(), EngineError> {
         let submitted = Instant::now();
-        sampling::check(params)?;
-        let input_ids = self.text.encode(input)?;
-        if input_ids.is_empty() {
-            return Err(EngineError::bad_input(
-                "prompt",
-                "has no tokens; there is nothing to continue",
-            ));
-        }
-        let context_tokens = CONTEXT_TOKENS as usize;
-        let (input_tokens, max_tokens) = (input_ids.len(), params.max_tokens as usize);
-        if input_tokens + max_tokens > context_tokens {
-            return Err(EngineError::ContextTooLong {
-                input_tokens,
-                max_tokens,
-                context_tokens,
-            });
-        }
+        let limits = Limits {
+            vocab: usize::MAX, // its answer depends on no id
+            context: CONTEXT_TOKENS as usize,
+        };
+        let input_ids = admit(&self.text, limits, input, params)?;
         let number = self.submitted;
         self.submitted += 1;
         self.queue.push_back(Request {

@@ -25,7 +25,7 @@ pub(super) struct EngineArgs {
     // runs of one spec differ.
     #[arg(long, env = "CHAPTERBENCH_MODEL", default_value = defaults::MODEL)]
     model: String,
-    /// Type of the weights in memory [default: f32 on a CPU, as stored on a GPU and for GGUF]
+    /// Type of the weights in memory [default: f32 on a CPU, as stored on a GPU and, by chapters 1 and 2, for GGUF]
     #[arg(long)]
     dtype: Option<DtypeWord>,
     /// Where to compute: cpu, cuda, cuda:N, metal

@@ -70,7 +70,7 @@ pub(super) fn rotate(
     turns: &[Turn<'_>],
 ) -> Result<()> {
     if rows_of("rotate", qkv, heads.width())? != turns.len() {
-        bail!("rotate: {qkv} with {} positions", turns.len());
+        bail!("rotate: {qkv:?} with {} positions", turns.len());
     }
     qkv.inplace_op1(&Changed {
         name: "rotate",
@@ -105,7 +105,7 @@ pub(super) fn attend(
 ) -> Result<Tensor> {
     let tokens = rows_of("attend", qkv, heads.width())?;
     if tokens != spans.iter().map(|span| span.len).sum::<usize>() {
-        bail!("attend: {qkv} does not have a row for each token of the spans");
+        bail!("attend: {qkv:?} does not have a row for each token of the spans");
     }
     // candle hands a custom operation out shared; this one is called once.
     let kv = RefCell::new(kv);
@@ -146,7 +146,7 @@ impl<F: Fn(&[f32], &mut [f32])> Filled<F> {
             return x.apply_op1_no_bwd(self);
         };
         if room.dims() != [self.shape.0, self.shape.1] {
-            bail!("{}: {:?} does not fit into {room}", self.name, self.shape);
+            bail!("{}: {:?} does not fit into {room:?}", self.name, self.shape);
         }
         room.inplace_op2(x, self)?;
         Ok(room.clone())
@@ -199,7 +199,7 @@ impl<F: Fn(&mut [f32])> InplaceOp1 for Changed<F> {
 fn rows_of(name: &str, x: &Tensor, columns: usize) -> Result<usize> {
     match x.dims() {
         [rows, found] if *found == columns && x.dtype() == DType::F32 => Ok(*rows),
-        _ => bail!("{name}: {x}, where rows of {columns} floats are wanted"),
+        _ => bail!("{name}: {x:?}, where rows of {columns} floats are wanted"),
     }
 }
 

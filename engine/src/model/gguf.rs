@@ -267,7 +267,7 @@ impl SimpleBackend for Dequantised {
         if *tensor.shape() == shape {
             Ok(tensor)
         } else {
-            candle_core::bail!("{name} is {tensor}, not {shape:?}")
+            candle_core::bail!("{name} is {tensor:?}, not {shape:?}")
         }
     }
 

@@ -46,7 +46,7 @@ pub struct ModelRequest {
     /// A directory, a `.gguf` file, a hub id, or `dummy:NAME`.
     pub name: String,
     /// Type of the weights in memory; none is f32 on the CPU and as stored elsewhere, and as stored
-    /// for a `.gguf` file.
+    /// for a `.gguf` file, which our decoder refuses.
     pub dtype: Option<Dtype>,
     /// Where to compute.
     pub device: Device,

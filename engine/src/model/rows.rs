@@ -26,7 +26,7 @@ pub trait Rows: SimpleBackend {
                 take(all.get(start..end).unwrap_or_default());
                 Ok(())
             }
-            _ => bail!("{name} is {tensor}, not contiguous floats"),
+            _ => bail!("{name} is {tensor:?}, not contiguous floats"),
         }
     }
 }

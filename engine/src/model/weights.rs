@@ -298,7 +298,7 @@ impl SimpleBackend for Weights {
         if *tensor.shape() == shape {
             Ok(tensor)
         } else {
-            candle_core::bail!("{name} is {tensor}, not {shape:?}")
+            candle_core::bail!("{name} is {tensor:?}, not {shape:?}")
         }
     }
 

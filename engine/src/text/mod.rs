@@ -19,8 +19,10 @@ use contracts::openai::ChatMessage;
 use tokenizers::Tokenizer;
 
 pub use self::{
-    detokenizer::Detokenizer, files::TextFiles, made::MIN_VOCAB_SIZE, stop::Released,
-    stop::StopMatcher,
+    detokenizer::Detokenizer,
+    files::TextFiles,
+    made::MIN_VOCAB_SIZE,
+    stop::{Released, StopMatcher},
 };
 use self::{pieces::Pieces, template::Template};
 use crate::error::EngineError;

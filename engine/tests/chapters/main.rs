@@ -20,8 +20,17 @@ fn rows() -> impl Iterator<Item = &'static Chapter> {
     TABLE.iter().filter(|chapter| !chapter.hidden)
 }
 
-/// Chapters whose requests run together.
-const TOGETHER: [&str; 2] = ["ch05", "ch09"];
+/// Chapters whose requests run together, and the options of each: the first says how many may.
+const TOGETHER: [(&str, &[&str]); 2] = [
+    ("ch05", &["max_batch", "kv_tokens"]),
+    ("ch09", &["max_seqs", "max_step_tokens", "kv_tokens"]),
+];
+
+/// The options of a chapter whose requests run together; none where they run one after another.
+fn options(chapter: &str) -> &'static [&'static str] {
+    let found = TOGETHER.iter().find(|(id, _)| *id == chapter);
+    found.map_or(&[], |(_, options)| options)
+}
 
 /// Steps until nothing is left; the events in order.
 fn run(engine: &mut dyn Engine) -> Vec<StepEvent> {

@@ -9,7 +9,7 @@ use engine::{
 };
 
 use crate::{
-    TOGETHER, of_request, rows, run,
+    of_request, options, rows, run,
     support::{build, build_with, greedy, request, vector},
 };
 
@@ -32,10 +32,9 @@ fn a_cancelled_request_is_forgotten_and_the_next_is_right() {
         submit(engine.as_mut(), 3, 3);
         if chapter.streams {
             // Under way: two tokens are out, of all three where requests run together.
-            let ids: &[u64] = if TOGETHER.contains(&chapter.id) {
-                &[1, 2, 3]
-            } else {
-                &[1]
+            let ids: &[u64] = match options(chapter.id) {
+                [] => &[1],
+                _ => &[1, 2, 3],
             };
             for _ in 0..2 {
                 let events = engine.step();
@@ -139,12 +138,9 @@ fn one_at_a_time_says_how_long_each_waited() {
     let (dir, expected) = vector("tiny-llama");
     for chapter in rows() {
         // Where requests run together, only one may here.
-        let options: &[(&str, usize)] = match chapter.id {
-            "ch05" => &[("max_batch", 1)],
-            "ch09" => &[("max_seqs", 1)],
-            _ => &[],
-        };
-        let mut engine = build_with(chapter.id, &dir, options);
+        let first = options(chapter.id).iter().take(1);
+        let one: Vec<(&str, usize)> = first.map(|name| (*name, 1)).collect();
+        let mut engine = build_with(chapter.id, &dir, &one);
         for id in [1, 2] {
             let input = Input::Ids(expected.cases[1].input_ids.clone());
             engine.submit(id, &input, &greedy(8)).unwrap();
@@ -287,17 +283,16 @@ fn what_cannot_be_is_refused_before_any_work() {
 #[test]
 fn an_unknown_option_is_refused_by_name() {
     for chapter in rows() {
-        let options = BTreeMap::from([("speed".to_owned(), "9".to_owned())]);
+        let given = BTreeMap::from([("speed".to_owned(), "9".to_owned())]);
         let Err(error) = (chapter.build)(Setup {
             model: request("dummy:tiny-llm"),
-            options,
+            options: given,
         }) else {
             unreachable!("{} takes any option", chapter.id)
         };
-        let has = match chapter.id {
-            "ch05" => "max_batch, kv_tokens",
-            "ch09" => "max_seqs, max_step_tokens, kv_tokens",
-            _ => "no options",
+        let has = match options(chapter.id) {
+            [] => "no options".to_owned(),
+            names => names.join(", "),
         };
         assert_eq!(
             error.to_string(),

@@ -48,9 +48,12 @@ pub fn spawn(mut command: Command, fds: Vec<(OwnedFd, RawFd)>) -> Engine {
 }
 
 impl Engine {
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.0.as_ref().unwrap().id()).unwrap()
+    }
+
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.0.as_ref().unwrap().id()).unwrap();
-        kill(Pid::from_raw(pid), signal).unwrap();
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
     /// Its end, within a bound that only a hang reaches.

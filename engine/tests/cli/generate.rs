@@ -187,6 +187,20 @@ fn a_model_that_is_not_there_is_one_line_that_names_it() {
     }
 }
 
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn a_device_that_is_not_built_in_is_one_line_that_says_so() {
+    for chapter in ["1", "4"] {
+        let args = ["--chapter", chapter, "--device", "cuda:0"];
+        let line = fails(&run(["generate", "Hello"].iter().chain(&args)), 2);
+        assert!(
+            line.starts_with("error: device: cuda:0 cannot be used")
+                && line.ends_with("(is the feature built in?)"),
+            "{line}"
+        );
+    }
+}
+
 #[test]
 fn the_model_comes_from_the_flag_before_the_environment() {
     let mut command = engine();

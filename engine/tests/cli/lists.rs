@@ -1,5 +1,6 @@
 //! Help and the list of chapters, word for word.
 
+use engine::chapters::{Chapter, TABLE};
 use serde_json::Value;
 
 use crate::{engine, run, stderr, stdout};
@@ -41,12 +42,23 @@ fn chapters_in_other_formats_leave_out_the_hidden_ones_too() {
         .iter()
         .map(|row| row["id"].as_str().unwrap())
         .collect();
-    assert_eq!(ids, ["ch01", "ch02", "ch03", "ch04", "ch05", "ch09"]);
+    let shown = TABLE.iter().filter(|row| !row.hidden).map(|row| row.id);
+    assert_eq!(ids, shown.collect::<Vec<_>>());
     let markdown = stdout(&run(["chapters", "--format", "markdown"]));
     assert!(
         markdown.contains("| ch01 | baseline |") && !markdown.contains("fake"),
         "{markdown}"
     );
+}
+
+#[test]
+fn readme_lists_the_chapters_as_the_table_has_them() {
+    let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let lines = readme.lines().filter(|line| line.starts_with("| `ch"));
+    let line = |row: &Chapter| format!("| `{}` | {} | {} |", row.id, row.title, row.adds);
+    let shown = TABLE.iter().filter(|row| !row.hidden).map(line);
+    assert_eq!(lines.collect::<Vec<_>>(), shown.collect::<Vec<_>>());
 }
 
 #[test]

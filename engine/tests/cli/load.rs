@@ -150,6 +150,20 @@ fn two_hundred_streams_at_once_are_all_served_right() {
     assert_eq!(child.output().status.code(), Some(0));
 }
 
+/// Our pool, whose first worker is the engine's own thread, and rayon's, which candle uses.
+#[test]
+fn all_pools_have_the_threads_that_were_asked_for() {
+    let (child, address) = serve("dummy:tiny-llm", &["--threads", "3"]);
+    whole(&http::post(address, CHAT, &ask("Hello", 4, json!({}))));
+    let health = http::get(address, "/health").json();
+    assert_eq!(health["model"]["threads"], 3);
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.pid())).unwrap();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap();
+    let names: Vec<String> = tasks.map(|task| name(task.unwrap())).collect();
+    let ours = names.iter().filter(|name| name.starts_with("kernels-"));
+    assert_eq!(ours.count(), 2, "{names:?}");
+}
+
 #[test]
 fn beyond_the_limit_is_429_and_clients_that_go_away_free_their_slots() {
     let flags = ["--queue", "8", "--option", "max_seqs=3"];
