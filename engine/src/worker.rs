@@ -215,6 +215,11 @@ impl Worker {
         self.phase.clone()
     }
 
+    /// Requests that it holds at most.
+    pub fn queue_max(&self) -> usize {
+        self.queue_max
+    }
+
     /// Requests held: waiting or in work.
     pub fn held(&self) -> usize {
         self.counts.held.load(Ordering::Relaxed)

@@ -65,7 +65,12 @@ impl Model {
         });
         let cache = InPlace::new(&decoder, positions).map_err(|error| match kv_tokens {
             Some(asked) => {
-                EngineError::bad_input("option", format!("{KV_TOKENS} is {asked}: {error}"))
+                // Whose fault it is, is known here: the number asked for.
+                let why = match error {
+                    EngineError::Internal(why) => why,
+                    other => other.to_string(),
+                };
+                EngineError::bad_input("option", format!("{KV_TOKENS} is {asked}: {why}"))
             }
             None => error,
         })?;

@@ -1,6 +1,6 @@
 //! Flags that several commands share, and how their words become contract types.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
 
 use clap::{Args, ValueEnum};
 use contracts::{
@@ -77,10 +77,27 @@ impl EngineArgs {
             chapter,
             Setup {
                 model,
-                options: BTreeMap::from_iter(self.options),
+                options: each_once("--option", self.options)?,
             },
         ))
     }
+}
+
+/// The values that a repeated flag gives by name. Of two for one name neither is taken without a word.
+pub(super) fn each_once<N: Ord + Display, V>(
+    flag: &str,
+    given: Vec<(N, V)>,
+) -> Result<BTreeMap<N, V>, Failure> {
+    let mut values = BTreeMap::new();
+    for (name, value) in given {
+        if values.contains_key(&name) {
+            return Err(Failure::Usage(format!(
+                "{flag} {name} is given more than once"
+            )));
+        }
+        values.insert(name, value);
+    }
+    Ok(values)
 }
 
 /// `cpu`, `cuda`, `cuda:N`, `metal`, `metal:N`.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Failure,
-    args::{EngineArgs, Format},
+    args::{EngineArgs, Format, each_once},
 };
 use crate::{
     chapters::{Engine, StepEvent},
@@ -103,7 +103,7 @@ pub(super) fn run(args: Args) -> Result<(), Failure> {
         repetition_penalty: args.repetition_penalty,
         presence_penalty: args.presence_penalty,
         frequency_penalty: args.frequency_penalty,
-        logit_bias: args.logit_bias.into_iter().collect(),
+        logit_bias: each_once("--logit-bias", args.logit_bias)?,
         stop: args.stop,
         logprobs: args.logprobs,
         ignore_eos: args.ignore_eos,

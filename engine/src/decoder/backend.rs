@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use candle_core::Device;
-use kernels::Cpu;
+use kernels::{Cpu, isa::Isa};
 
 use crate::error::EngineError;
 
@@ -36,7 +36,9 @@ fn cpu(threads: u32) -> Result<Arc<Cpu>, EngineError> {
     if let Some(cpu) = CPU.get() {
         return Ok(Arc::clone(cpu));
     }
-    let cpu = Cpu::new(threads as usize)
+    let isa = Isa::from_env()
+        .map_err(|error| EngineError::bad_input("environment", error.to_string()))?;
+    let cpu = Cpu::with_isa(isa, threads as usize)
         .map_err(|error| EngineError::Internal(format!("threads to compute with: {error}")))?;
     Ok(Arc::clone(CPU.get_or_init(|| Arc::new(cpu))))
 }

@@ -11,6 +11,7 @@ mod metrics;
 mod request;
 pub mod serve;
 mod stream;
+mod tokenise;
 
 use std::{
     sync::{
@@ -36,6 +37,7 @@ use self::{
     logprobs::Logprobs,
     metrics::{Metrics, Watch},
     request::{Kind, Order},
+    tokenise::LongPrompts,
 };
 use crate::{
     error::EngineError,
@@ -71,6 +73,7 @@ struct Shared {
     /// Start of the server in ns: makes answers' ids differ between servers.
     epoch: u64,
     answers: AtomicU64,
+    long_prompts: LongPrompts,
 }
 
 /// All routes over one engine.
@@ -78,6 +81,7 @@ pub fn app(worker: Worker, identity: Identity) -> Router {
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
+    let long_prompts = LongPrompts::new(worker.queue_max());
     let shared = Shared {
         worker,
         identity,
@@ -85,6 +89,7 @@ pub fn app(worker: Worker, identity: Identity) -> Router {
         created: i64::try_from(since_epoch.as_secs()).unwrap_or_default(),
         epoch: u64::try_from(since_epoch.as_nanos()).unwrap_or_default(),
         answers: AtomicU64::new(0),
+        long_prompts,
     };
     Router::new()
         .route("/v1/chat/completions", post(chat_completions))
@@ -158,6 +163,7 @@ async fn accept(shared: &Shared, kind: Kind, body: Body) -> Result<Accepted, Api
             "messages: this model has no chat template; use /v1/completions with a prompt";
         return Err(ApiError::bad_field("messages", message));
     }
+    let ask = shared.long_prompts.tokenise(ask, &model.text).await?;
     let mut answer = shared.worker.submit(ask)?;
     match answer.next().await {
         Event::Ended(Err(error)) => Err(error.into()),

@@ -283,7 +283,7 @@ fn float(name: &str, given: Option<f64>, default: f32) -> Result<f32, ApiError> 
     } else {
         Err(ApiError::bad_field(
             name,
-            format!("{name}: {given} is too large"),
+            format!("{name}: {given:e} is too large"),
         ))
     }
 }

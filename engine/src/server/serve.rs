@@ -9,7 +9,10 @@
 use std::{future::Future, net::TcpListener, time::Duration};
 
 use axum::serve::ListenerExt;
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
 
 use super::{Identity, app};
 use crate::worker::{Phase, Worker};
@@ -21,6 +24,12 @@ pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// How long clients may take to read how their answers ended.
 pub const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether an answer is still owed. Only a server that ends looks.
+const HELD_POLL: Duration = Duration::from_millis(20);
+
+/// The task that serves all connections.
+type Server = JoinHandle<std::io::Result<()>>;
 
 /// Why a server ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -69,17 +78,32 @@ pub async fn serve(
         },
     };
     drop(stop);
-    if tokio::time::timeout(SHUTDOWN_GRACE, &mut server)
-        .await
-        .is_err()
-    {
-        tracing::info!("{} answers are cut short", worker.held());
-        worker.stop();
+    if !ends_within(SHUTDOWN_GRACE, &mut server, &worker).await {
+        if worker.held() > 0 {
+            tracing::info!("{} answers are cut short", worker.held());
+            worker.stop();
+        }
         if tokio::time::timeout(CLOSE_GRACE, server).await.is_err() {
             tracing::info!("connections are dropped whose clients don't read or write");
         }
     }
     outcome
+}
+
+/// Whether all connections end within `grace`. Once no answer is owed only clients are waited for
+/// that don't read or write, or never sent a whole request; those get no more than their own grace.
+async fn ends_within(grace: Duration, server: &mut Server, worker: &Worker) -> bool {
+    let owed = async {
+        while worker.held() > 0 {
+            tokio::time::sleep(HELD_POLL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = server => true,
+        () = owed => false,
+        () = tokio::time::sleep(grace) => false,
+    }
 }
 
 /// Resolves when the engine has failed, and never otherwise.

@@ -237,3 +237,32 @@ fn a_reader_that_goes_away_is_no_panic() {
     assert!(output.status.success(), "{output:?}");
     assert!(!stderr(&output).contains("panic"), "{}", stderr(&output));
 }
+
+#[test]
+fn a_name_that_is_given_twice_is_refused() {
+    let twice = |flag, one, other| fails(&fake(&[flag, one, flag, other]), 2);
+    assert_eq!(
+        twice("--option", "tokens=4", "tokens=5"),
+        "error: --option tokens is given more than once"
+    );
+    assert_eq!(
+        twice("--logit-bias", "5=1", "5=-1"),
+        "error: --logit-bias 5 is given more than once"
+    );
+}
+
+#[test]
+fn instructions_that_do_not_exist_are_refused_and_what_exists_is_listed() {
+    let mut command = engine();
+    let output = command
+        .args(["generate", "Hello", "--chapter", "3"])
+        .env("CHAPTERBENCH_ISA", "sse9")
+        .output()
+        .unwrap();
+    let line = fails(&output, 2);
+    let start = "error: environment: CHAPTERBENCH_ISA=sse9: this machine has ";
+    assert!(
+        line.starts_with(start) && line.contains("portable"),
+        "{line}"
+    );
+}

@@ -1,13 +1,13 @@
 //! A server's life: loading, a full queue, clients that go away, an engine that dies.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     thread,
     time::{Duration, Instant},
 };
 
 use contracts::worker::Health;
-use engine::server::serve::ServeError;
+use engine::server::serve::{SHUTDOWN_GRACE, ServeError};
 use serde_json::{Value, json};
 
 use crate::{CHAT, COMPLETIONS, Server, events, http, wait_until};
@@ -188,4 +188,38 @@ fn an_order_to_stop_lets_what_has_begun_go_on_and_refuses_what_waits() {
         assert_eq!(error["code"], "shutting_down");
     }
     assert!(server.ended().is_ok());
+}
+
+#[test]
+fn a_long_prompt_that_is_refused_holds_up_nobody() {
+    const LONG: usize = 3 << 20;
+    let server = Server::dummy("ch09");
+    let body = json!({"prompt": "a".repeat(LONG), "max_tokens": 1}).to_string();
+    let address = server.address;
+    let long = thread::spawn(move || {
+        let reply = http::post(address, COMPLETIONS, &body);
+        (Instant::now(), reply)
+    });
+    // Its body is read by then; tokenising it takes much longer.
+    thread::sleep(Duration::from_millis(300));
+    let short = json!({"prompt": "a", "max_tokens": 1});
+    assert_eq!(server.post(COMPLETIONS, &short).status, 200);
+    let answered = Instant::now();
+    let (refused, reply) = long.join().unwrap();
+    assert_eq!(reply.status, 400);
+    assert_eq!(reply.json()["error"]["code"], "context_length_exceeded");
+    assert!(answered < refused, "the short one waited for the long one");
+}
+
+#[test]
+fn who_sends_half_a_request_does_not_hold_up_the_end() {
+    let server = Server::fake(&[]);
+    let mut half = std::net::TcpStream::connect(server.address).unwrap();
+    half.write_all(b"POST /v1/completions HTTP/1.1\r\ncontent-length: 50\r\n\r\n{")
+        .unwrap();
+    thread::sleep(Duration::from_millis(50));
+    let start = Instant::now();
+    drop(server);
+    // One grace is for answers, another for clients; nothing is owed here.
+    assert!(start.elapsed() < SHUTDOWN_GRACE);
 }

@@ -62,7 +62,7 @@ impl InPlace {
             ))
         };
         let blocks =
-            u32::try_from(positions.div_ceil(BLOCK)).map_err(|error| none(error.to_string()))?;
+            u32::try_from(positions.div_ceil(BLOCK)).map_err(|_| none("too many".to_owned()))?;
         let memory = match &decoder.backend {
             Backend::Kernels(cpu) => {
                 let kv = KvBlocks::new(kv_shape(decoder), blocks as usize)
