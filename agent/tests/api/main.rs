@@ -9,6 +9,7 @@ mod fixture;
 mod following;
 mod loads;
 mod refusing;
+mod runners;
 mod running;
 mod servers;
 mod urls;

@@ -85,7 +85,7 @@ async fn a_spec_that_cannot_run_names_its_field() {
     let home = Home::new();
     let agent = home.agent(&[]);
     type Spoil = fn(&mut RunSpec);
-    let cases: [(&str, &str, Spoil); 7] = [
+    let cases: [(&str, &str, Spoil); 9] = [
         ("arm.engine.id", "ch02", |s| {
             s.arm.engine = EngineRef::Chapter {
                 id: "ch07".to_owned(),
@@ -100,6 +100,12 @@ async fn a_spec_that_cannot_run_names_its_field() {
         ("workload.n_runs", "0", |s| s.workload.n_runs = 0),
         ("workload.sampling.max_tokens", "1024", |s| {
             s.workload.sampling.max_tokens = 5_000
+        }),
+        ("workload.sampling.stop", "17 strings", |s| {
+            s.workload.sampling.stop = vec!["x".to_owned(); 17]
+        }),
+        ("workload.sampling.presence_penalty", "-2 to 2", |s| {
+            s.workload.sampling.presence_penalty = 2.5
         }),
         ("workload.load", "offline", |s| {
             s.workload.load = contracts::run::Load::Burst {

@@ -55,7 +55,10 @@ pub fn request(
     if runs.iter().all(|run| is_of(&request, run)) {
         return Ok(request);
     }
-    Err("its runs were not all asked alike, as in a sweep: run it anew".to_owned())
+    Err(
+        "its runs were not all asked alike, as in a sweep or by an older build: run it anew"
+            .to_owned(),
+    )
 }
 
 /// The arms in the order of their letters. One that never ran has left a gap, and is not known.

@@ -3,6 +3,7 @@
 use contracts::run::{EngineRef, Mode, RunState, Soundness};
 use contracts::stats::BenchStats;
 
+use crate::compare::work;
 use crate::record::{RunRecord, RunWithSamples};
 use crate::show::{validity, words};
 use crate::stats::bench::mean_of;
@@ -128,7 +129,7 @@ fn ended(run: &RunRecord) -> String {
 }
 
 /// What stands under the table, one line each, indented alike: failed requests, what online runs
-/// spend beside the wall time, doubts. Empty where there is nothing to say.
+/// spend beside the wall time, how many requests offline ones had in flight, doubts. Empty where there is nothing to say.
 pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
     let mut notes = Vec::new();
     if run.run.status.state != RunState::Done && run.run.stats.is_some() {
@@ -141,6 +142,10 @@ pub fn footnotes(run: &RunWithSamples) -> Vec<String> {
     let online = run.run.status.spec.arm.mode == Mode::Online;
     if online {
         notes.extend(beside_the_wall(run));
+    } else if !Shape::of(&run.run.status).one_at_a_time {
+        // An online run says it beside its other figures.
+        let load = work::load(&run.run.status.spec.workload.load);
+        notes.push(format!("load: {load}"));
     }
     let validity = &run.run.status.validity;
     let told = validity.doubts.iter().any(|d| d.limit == FOREIGN_CPU);

@@ -45,6 +45,8 @@ fn wrong_command_lines_are_one_line_and_exit_2() {
     .unwrap();
     let bad = home.path().join("bad.jsonl");
     let bad = bad.to_str().unwrap();
+    let long = "x".repeat(1025);
+    let long = long.as_str();
     let table: &[(&[&str], &[&str])] = &[
         (&["run"], &["--chapter"]),
         (&["rum"], &["rum"]),
@@ -100,6 +102,10 @@ fn wrong_command_lines_are_one_line_and_exit_2() {
             &["--frequency-penalty NaN"],
         ),
         (&["run", "--chapter", "1", "--stop", ""], &["--stop"]),
+        (
+            &["run", "--chapter", "1", "--stop", long],
+            &["--stop of 1025 bytes", "at most 1024"],
+        ),
         (
             &["run", "--chapter", "1", "--ready-timeout", "0"],
             &["--ready-timeout"],

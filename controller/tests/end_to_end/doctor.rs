@@ -190,7 +190,7 @@ fn a_run_against_a_server_looks_at_it_once_and_keeps_what_was_seen() {
     let id = runs[0]["run"]["run_id"].as_str().unwrap();
     let page = lab.expect(0, &["runs", "show", id]);
     let (_, server) = page.split_once("\n  server\n").unwrap();
-    assert!(server.contains("counting    usage: "), "{server}");
-    assert!(server.contains("seed        unknown: "), "{server}");
+    assert!(server.contains("counting   usage: "), "{server}");
+    assert!(server.contains("seed       unknown: "), "{server}");
     assert!(!server.contains("line_ends"), "{server}");
 }

@@ -54,6 +54,7 @@ fn slots_are_the_same_work_offline_and_online() {
     let text = lab.expect(0, &asked);
     let of_window = text.matches("(completed in the window)").count();
     assert_eq!(of_window, 4, "requests and tokens of both runs:\n{text}");
+    assert!(text.contains("load: 4 at a time"), "{text}");
     let exported = lab.export();
     assert_eq!(exported.len(), 2);
     assert_eq!(

@@ -15,6 +15,7 @@ mod interrupts;
 mod lab;
 mod loads;
 mod main_job;
+mod options;
 mod refusals;
 mod sessions;
 mod slowdown;

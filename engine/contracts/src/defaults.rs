@@ -85,6 +85,18 @@ pub const N_RUNS_MAX: u32 = 1_000_000;
 pub const WARMUP_MAX: u32 = 100_000;
 /// Threads that an engine computes with, at most: more than hosts have cores, and each costs memory.
 pub const THREADS_MAX: u32 = 1024;
+/// Presence and frequency penalty, at most, either way; OpenAI's range.
+pub const PENALTY_MAX: f32 = 2.0;
+/// Bias of one token, at most, either way: enough to force a token or to forbid it.
+pub const BIAS_MAX: f32 = 100.0;
+/// Entries of `logit_bias`, at most. They are gone through at every token.
+pub const BIASED_MAX: usize = 1024;
+/// Stop strings of a request, at most; each is followed through every byte of the answer.
+pub const STOPS_MAX: usize = 16;
+/// Length of one stop string, in bytes, at most. As much of an answer may be held back.
+pub const STOP_BYTES_MAX: usize = 1024;
+/// Best tokens reported for each step, at most.
+pub const LOGPROBS_MAX: u32 = 20;
 /// Prompts of one spec, at most.
 pub const PROMPTS_MAX: usize = 100_000;
 /// Text of one prompt, in bytes, at most.

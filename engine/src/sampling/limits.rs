@@ -3,27 +3,12 @@
 //! The ranges are OpenAI's where it has the parameter. What only a model can know, such as whether a
 //! token id exists, is left to the chapters.
 
-use contracts::generate::SamplingParams;
+use contracts::{
+    defaults::{BIAS_MAX, BIASED_MAX, LOGPROBS_MAX, PENALTY_MAX, STOP_BYTES_MAX, STOPS_MAX},
+    generate::SamplingParams,
+};
 
 use crate::error::EngineError;
-
-/// Either way, of presence and frequency penalty.
-const PENALTY_MAX: f32 = 2.0;
-
-/// Either way, of one token's bias: enough to force a token or to forbid it.
-const BIAS_MAX: f32 = 100.0;
-
-/// Entries of `logit_bias`. They are gone through at every token.
-const BIASED_MAX: usize = 1024;
-
-/// Stop strings of a request; each is followed through every byte of the answer.
-const STOPS_MAX: usize = 16;
-
-/// Length of one stop string, in bytes. As much of an answer may be held back.
-const STOP_BYTES_MAX: usize = 1024;
-
-/// Best tokens reported for each step.
-pub const LOGPROBS_MAX: u32 = 20;
 
 /// Refuses, by name, values out of range.
 ///

@@ -26,7 +26,7 @@ use rand_chacha::{
     rand_core::{Rng, SeedableRng},
 };
 
-pub use self::limits::{LOGPROBS_MAX, check};
+pub use self::limits::check;
 use self::{
     adjust::Adjustments,
     candidates::{Candidates, unit},

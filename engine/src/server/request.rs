@@ -4,6 +4,7 @@
 //! here is what OpenAI's shape means, and the refusal of what no chapter's contract has.
 
 use contracts::{
+    defaults::LOGPROBS_MAX,
     generate::SamplingParams,
     openai::{ChatMessage, GenerationRequest},
 };
@@ -11,7 +12,6 @@ use serde_json::Value;
 
 use super::error::ApiError;
 use crate::{
-    sampling::LOGPROBS_MAX,
     text::Input,
     worker::{Ask, Ceiling},
 };

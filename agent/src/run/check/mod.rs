@@ -2,13 +2,13 @@
 //!
 //! What depends on this host (chapters, engines, models) is [`super::resolve`]'s.
 
+mod sampling;
 mod work;
 
 use std::collections::BTreeSet;
 
 use contracts::api::Secrets;
 use contracts::defaults;
-use contracts::generate::SamplingParams;
 use contracts::run::{Arm, EngineRef, Limits, Load, Mode, RunSpec};
 
 use crate::load::sendable;
@@ -27,8 +27,6 @@ const STOP_GRACE_MS_MAX: u64 = 600_000;
 const WAIT_MS_MAX: u64 = 24 * 3_600_000;
 /// A run's deadline, at most.
 const DEADLINE_S_MAX: u64 = 7 * 24 * 3_600;
-/// A ceiling of tokens beyond any model's context.
-const MAX_TOKENS_MAX: u32 = 16 << 20;
 
 /// A field that makes a run impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +55,7 @@ pub fn spec(spec: &RunSpec) -> Result<(), Refusal> {
     counted_in_slots(spec)?;
     slo(spec)?;
     bytes("salt", &spec.salt)?;
-    sampling(&spec.workload.sampling)?;
+    sampling::sampling(&spec.workload.sampling)?;
     limits(&spec.limits)
 }
 
@@ -137,64 +135,6 @@ fn arm(arm: &Arm) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-fn sampling(sampling: &SamplingParams) -> Result<(), Refusal> {
-    let field = |name: &str| format!("workload.sampling.{name}");
-    let require = |ok: bool, name: &str, must: &str| {
-        if ok {
-            Ok(())
-        } else {
-            Err(Refusal::new(field(name), must))
-        }
-    };
-    bounded(
-        &field("max_tokens"),
-        sampling.max_tokens.into(),
-        1,
-        MAX_TOKENS_MAX.into(),
-    )?;
-    require(
-        (0.0..=100.0).contains(&sampling.temperature),
-        "temperature",
-        "must be from 0 to 100",
-    )?;
-    require(
-        sampling.top_k == -1 || sampling.top_k >= 1,
-        "top_k",
-        "must be -1 (all) or at least 1",
-    )?;
-    require(
-        sampling.top_p > 0.0 && sampling.top_p <= 1.0,
-        "top_p",
-        "must be above 0 and at most 1",
-    )?;
-    require(
-        (0.0..=1.0).contains(&sampling.min_p),
-        "min_p",
-        "must be from 0 to 1",
-    )?;
-    let penalty = sampling.repetition_penalty;
-    require(
-        penalty.is_finite() && penalty > 0.0,
-        "repetition_penalty",
-        "must be above 0",
-    )?;
-    require(
-        sampling.presence_penalty.is_finite(),
-        "presence_penalty",
-        "must be finite",
-    )?;
-    require(
-        sampling.frequency_penalty.is_finite(),
-        "frequency_penalty",
-        "must be finite",
-    )?;
-    require(
-        sampling.logit_bias.values().all(|bias| bias.is_finite()),
-        "logit_bias",
-        "must be finite",
-    )
 }
 
 fn limits(limits: &Limits) -> Result<(), Refusal> {
@@ -345,7 +285,7 @@ mod tests {
     #[test]
     fn each_refusal_names_its_field() {
         type Spoil = fn(&mut RunSpec);
-        let cases: [(&str, Spoil); 17] = [
+        let cases: [(&str, Spoil); 14] = [
             ("workload.n_runs", |s| s.workload.n_runs = 0),
             ("workload.warmup", |s| s.workload.warmup = u32::MAX),
             ("workload.model", |s| s.workload.model.clear()),
@@ -370,13 +310,6 @@ mod tests {
             }),
             ("workload.sampling.max_tokens", |s| {
                 s.workload.sampling.max_tokens = 0
-            }),
-            ("workload.sampling.temperature", |s| {
-                s.workload.sampling.temperature = f32::NAN
-            }),
-            ("workload.sampling.top_k", |s| s.workload.sampling.top_k = 0),
-            ("workload.sampling.top_p", |s| {
-                s.workload.sampling.top_p = 0.0
             }),
             ("workload.allow_failures.percent", |s| {
                 s.workload.allow_failures = AllowFailures::Percent { percent: f64::NAN };

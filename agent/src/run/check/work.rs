@@ -6,7 +6,8 @@ use contracts::defaults;
 use contracts::openai::ChatMessage;
 use contracts::run::{AllowFailures, Arrival, Length, Load, PromptSource, Workload};
 
-use super::{MAX_TOKENS_MAX, Refusal, WAIT_MS_MAX, bounded, bytes};
+use super::sampling::MAX_TOKENS_MAX;
+use super::{Refusal, WAIT_MS_MAX, bounded, bytes};
 
 /// Requests of one block of a trace, blocks of one prompt: beyond any model's context.
 const BLOCKS_MAX: usize = 1 << 15;

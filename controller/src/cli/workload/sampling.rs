@@ -4,12 +4,10 @@
 //! answer carries and not what is measured.
 
 use clap::Args as ClapArgs;
+use contracts::defaults::{PENALTY_MAX, STOP_BYTES_MAX, STOPS_MAX};
 use contracts::generate::SamplingParams;
 
 use crate::exit::usage;
-
-/// Presence and frequency penalty, either way; OpenAI's range.
-const PENALTY_MAX: f32 = 2.0;
 
 /// How tokens are chosen. Names are vLLM's where it has the flag.
 #[derive(Debug, ClapArgs)]
@@ -122,5 +120,16 @@ fn check(sampling: &SamplingParams) -> anyhow::Result<()> {
         !stop.iter().any(String::is_empty),
         "--stop ''".to_owned(),
         "a text",
+    )?;
+    require(
+        stop.len() <= STOPS_MAX,
+        format!("--stop, {} times", stop.len()),
+        &format!("at most {STOPS_MAX}"),
+    )?;
+    let longest = stop.iter().map(String::len).max().unwrap_or(0);
+    require(
+        longest <= STOP_BYTES_MAX,
+        format!("--stop of {longest} bytes"),
+        &format!("at most {STOP_BYTES_MAX}"),
     )
 }
