@@ -93,6 +93,25 @@ fn two_callers_take_turns() {
     });
 }
 
+/// Who is held up leaves its tasks to the others, whose parts come after its own.
+#[test]
+fn tasks_of_a_held_up_thread_are_done_by_others() {
+    let pool = pool(2);
+    let caller = thread::current().id();
+    let others = AtomicUsize::new(0);
+    let start = std::time::Instant::now();
+    pool.run(8, &|_| {
+        if thread::current().id() != caller {
+            others.fetch_add(1, Relaxed);
+            return;
+        }
+        while others.load(Relaxed) < 7 && start.elapsed().as_secs() < 30 {
+            thread::yield_now();
+        }
+    });
+    assert!(others.into_inner() >= 7);
+}
+
 /// A caller that has nothing left to do sleeps until the last task is done, and is woken.
 #[test]
 fn a_caller_waits_for_a_long_task() {
