@@ -1,6 +1,6 @@
 //! Settings and where each comes from: flag over environment over `config.toml` over default.
 //!
-//! One table, [`KEYS`], names all that can be set outside the command line. What a value means is
+//! One table, `KEYS`, names all that can be set outside the command line. What a value means is
 //! read by `values`; what is done with it is left to the commands.
 
 use std::collections::BTreeMap;

@@ -34,7 +34,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 /// Writes a JSON document for programs, indented, with a line end.
 ///
 /// # Errors
-/// As [`print`]; a value that JSON cannot hold.
+/// As [`print()`]; a value that JSON cannot hold.
 pub fn print_json<T: serde::Serialize>(value: &T) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(value)?;
     print(&format!("{text}\n"))

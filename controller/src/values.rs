@@ -1,6 +1,6 @@
 //! Words that users write, for flags, environment and configuration alike. Pure.
 //!
-//! Those of loads, objectives and prompts are in [`load`], those of verdicts in [`verdicts`].
+//! Those of loads, objectives and prompts are in `load`, those of verdicts in `verdicts`.
 
 mod load;
 mod verdicts;

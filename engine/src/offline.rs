@@ -1,6 +1,6 @@
 //! The offline worker: `generate` called in-process, one request after another, each reported on a
 //! line of its own between requests, never within one. Where a job asks for several at a time,
-//! [`in_flight`] keeps them with the engine and reports between steps.
+//! `in_flight` keeps them with the engine and reports between steps.
 //!
 //! Request `i` of a phase takes prompt `i mod n`, its own ceiling where the job has one, and the
 //! seed `seed + i`: what the online client sends to a server for the same spec, so both make the

@@ -2,7 +2,7 @@
 //!
 //! The run is the unit: a side has one value a run, and requests of different runs are never pooled.
 //! A side's figure is the geometric mean of its runs, so that the printed ratio is that of the printed
-//! figures. [`metrics`] says which metrics there are, [`family`] judges them.
+//! figures. `metrics` says which metrics there are, `family` judges them.
 
 mod family;
 mod metrics;

@@ -2,7 +2,7 @@
 //!
 //! The run is the unit: requests inside one are not independent, and would find differences between
 //! equal engines. All is on the log scale; the rules are those of `docs/compare.md`. Which method a
-//! metric's runs allow is [`evidence`]'s, the words are [`words`]'. Pure.
+//! metric's runs allow is `evidence`'s, the words are `words`'. Pure.
 
 mod evidence;
 mod words;

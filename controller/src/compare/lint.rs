@@ -3,7 +3,7 @@
 //! Everything that differs is listed by name. Work, host, mode, model, definition, and the tokenizer
 //! where tokens are counted by ours, may not differ; the rest is what is being judged. The agent's
 //! and the controller's build may: what they mean by a metric is the definition's id. What is wrong
-//! with the runs themselves is [`faults`]' business, what to run instead that of [`rerun`].
+//! with the runs themselves is [`faults`]' business, what to run instead that of `rerun`.
 
 mod faults;
 mod rerun;

@@ -88,7 +88,7 @@ enum Match {
 }
 
 /// The requests whose answers differ and have to be read, by run: of each run the first
-/// [`READ_MAX`] of them.
+/// `READ_MAX` of them.
 pub fn differing<'a>(
     base: &[Measured<'a>],
     candidate: &[Measured<'a>],

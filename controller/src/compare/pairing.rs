@@ -1,9 +1,9 @@
 //! Which runs stand against each other.
 //!
 //! A cell is one workload on one host in one mode. In each cell that both sides have, the newest
-//! session that holds both is taken, else the newest session of each side ([`choose`]). Of these
-//! runs [`rules`] and [`blocks`] leave some out, by rules that were fixed before anyone looked;
-//! [`evidence`] says whether what is left may have a verdict. What may not be compared all the same
+//! session that holds both is taken, else the newest session of each side (`choose`). Of these
+//! runs `rules` and `blocks` leave some out, by rules that were fixed before anyone looked;
+//! `evidence` says whether what is left may have a verdict. What may not be compared all the same
 //! is [`super::lint`]'s business.
 
 mod blocks;

@@ -198,7 +198,7 @@ impl Search {
         self.raised.as_ref().map(|(stop, _)| *stop)
     }
 
-    /// The lowest level whose goodput is the best, give or take [`RISE_SHARE`]; none if nothing
+    /// The lowest level whose goodput is the best, give or take `RISE_SHARE`; none if nothing
     /// good was measured. What a client-bound run measured is not the server's.
     pub fn knee(&self) -> Option<f64> {
         let best = self.best();

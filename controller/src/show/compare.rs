@@ -1,7 +1,7 @@
 //! A comparison in words: per cell both sides' figures, their ratio, the verdict, and what it rests on.
 //!
-//! [`head`] is what stands above the table, [`figures`] the table, [`foot`] what stands below it,
-//! [`steps`] more than two sides together. [`numbers`] makes the text of every number and [`verdict`] the
+//! `head` is what stands above the table, `figures` the table, `foot` what stands below it,
+//! `steps` more than two sides together. `numbers` makes the text of every number and `verdict` the
 //! words, for text and Markdown alike; JSON is [`Comparison`] itself.
 
 mod figures;

@@ -69,7 +69,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::OtherContent`] if a run of the same id has other requests here, and what
-    /// [`Store::must_be_readable`] says of a run there, before anything is written; what SQLite says.
+    /// `Store::must_be_readable` says of a run there, before anything is written; what SQLite says.
     pub async fn merge(&self, source: &Store) -> Result<Merged, StoreError> {
         let connection = self.pool.acquire().await;
         let mut connection = connection.map_err(|error| self.error(&error))?;

@@ -7,12 +7,12 @@
 //! | `POST /v1/check` with [`CheckRequest`] | 200 [`CheckAnswer`], or 422 naming the field: could this spec run here |
 //! | `POST /v1/doctor` with [`DoctorRequest`] | [`ServerReport`](crate::doctor::ServerReport): what a server does; takes as long as its answers. 409 busy; 422 no URL of a server; 502 it cannot be reached |
 //! | `POST /v1/calibrate` with [`CalibrateRequest`] | [`ClientFloor`](crate::calibrate::ClientFloor): this agent's own floor; 409 busy |
-//! | `POST /v1/runs` with [`StartRun`] | 202 [`RunStatus`](crate::run::RunStatus); 409 another spec or busy; 422 cannot run; 503 quarantined |
+//! | `POST /v1/runs` with [`StartRun`] | 202 [`RunStatus`]; 409 another spec or busy; 422 cannot run; 503 quarantined |
 //! | `GET /v1/runs` | [`RunList`] |
-//! | `GET /v1/runs/{id}` | [`RunStatus`](crate::run::RunStatus) |
+//! | `GET /v1/runs/{id}` | [`RunStatus`] |
 //! | `GET /v1/runs/{id}/events?after=N` | server-sent events: `id:` is the seq, `data:` a [`RunEvent`](crate::run::RunEvent); ends after a final state |
 //! | `GET /v1/runs/{id}/samples?from=N&limit=M` | NDJSON of [`Sample`](crate::sample::Sample), in a final state; else 409 |
-//! | `POST /v1/runs/{id}/cancel` | 200 [`RunStatus`](crate::run::RunStatus), in every state |
+//! | `POST /v1/runs/{id}/cancel` | 200 [`RunStatus`], in every state |
 //! | `DELETE /v1/runs/{id}` | 204, also if it is not there; 409 before a final state |
 //!
 //! Every call but `/health` needs `Authorization: Bearer TOKEN` where the agent has a token, and

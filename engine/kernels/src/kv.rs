@@ -2,7 +2,7 @@
 //!
 //! `[block][layer]{ K: [kv_head][head_dim][32], V: [kv_head][32][head_dim up to a multiple of 32] }`.
 //! Keys lie with positions side by side and values with channels side by side, so that both products
-//! of attention are [tiles](crate::tile). All layers of a block lie together: a short sequence
+//! of attention are tiles. All layers of a block lie together: a short sequence
 //! touches few pages. Which blocks a sequence has is left to the caller.
 
 use crate::{

@@ -1,7 +1,7 @@
 //! CPU kernels of our own forward pass, on plain slices: what the engine's decoder wraps in candle
 //! custom ops.
 //!
-//! Everything rests on one primitive, [`tile`](crate::tile): a few rows times a panel of 32
+//! Everything rests on one primitive, `tile`: a few rows times a panel of 32
 //! outputs, summed strictly in the order of the inner dimension. A row's result therefore depends
 //! neither on the rows beside it nor on the number of threads. The crate knows no model, no candle
 //! and no file.

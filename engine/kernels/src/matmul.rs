@@ -1,7 +1,7 @@
 //! Rows times a weight matrix: one row streams the weights at the memory's speed, many rows reuse
 //! each panel from the cache.
 //!
-//! Both are the same [tiles](crate::tile), so that a row's result has the same bits whatever stands
+//! Both are the same tiles, so that a row's result has the same bits whatever stands
 //! beside it. Rows are first packed tile by tile as `[k][rows]`, which a tile reads from front to
 //! back; a single row is that already. Then each task takes a block of tiles through a range of
 //! panels: a panel stays in the inner caches for all tiles of a block, and the block in the second

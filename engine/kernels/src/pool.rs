@@ -5,7 +5,7 @@
 //! So threads that wait first spin, then yield, then park. Each gets a contiguous part of the tasks
 //! (the same weights at each token) and, when done, takes from the others' parts.
 //!
-//! A job needs nobody but its caller. It stands behind a [`Gate`]: threads enter while it is open,
+//! A job needs nobody but its caller. It stands behind a `Gate`: threads enter while it is open,
 //! the caller shuts it when no task is left, and then waits only for those inside. A thread that the
 //! system has put aside holds nobody up: it finds the gate shut and waits for the next job.
 

@@ -18,7 +18,7 @@
 //! | option | meaning | default |
 //! |---|---|---|
 //! | `max_seqs` | requests under way at once | 32 |
-//! | `max_step_tokens` | tokens of a step, prefilled and decoded; one prompt alone may exceed it | 512, or twice `max_seqs` |
+//! | `max_step_tokens` | tokens of a step, prefilled and decoded; one prompt alone may exceed it | 512, or twice `max_seqs` if that is more |
 //! | `kv_tokens` | positions of keys and values in all | a context for each of `max_seqs`, within 1 GiB |
 
 use std::collections::HashMap;

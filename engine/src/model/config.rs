@@ -2,7 +2,7 @@
 //! is refused by name.
 //!
 //! A field that is not read could make answers wrong without a word. So every field is either
-//! read, known to change nothing in a forward pass ([`super::fields`]), neutral in value, or
+//! read, known to change nothing in a forward pass (`super::fields`), neutral in value, or
 //! refused. Both spellings are read: the old one (`rope_theta`, `rope_scaling`, `torch_dtype`) and
 //! that of transformers 5 (`rope_parameters`, `dtype`). What ends an answer is left to
 //! [`crate::text`], what only candle's models can't run to [`super::candle_limits`].

@@ -1,8 +1,8 @@
 //! From logits to one token.
 //!
-//! In this order, each a file: [`adjust`] (bias and penalties), then greedy takes the best token;
-//! otherwise [`candidates`] (temperature, min-p, top-k, top-p) and a draw. [`logprobs`] looks at the
-//! model's own logits. [`limits`] refuses values out of range.
+//! In this order, each a file: `adjust` (bias and penalties), then greedy takes the best token;
+//! otherwise `candidates` (temperature, min-p, top-k, top-p) and a draw. `logprobs` looks at the
+//! model's own logits. `limits` refuses values out of range.
 //!
 //! Values are stable: the same seed and the same logits give the same tokens from the same build.
 //! What to do with the token is left to the chapters.

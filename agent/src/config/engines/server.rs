@@ -14,7 +14,7 @@
 //! half = ["--dtype", "float16"]
 //! ```
 //! Whether the program is there is asked when a run starts, not here: one file may serve hosts that
-//! lack some of its engines. Starting it is [`crate::run`]'s business.
+//! lack some of its engines. Starting it is `crate::run`'s business.
 
 use std::collections::BTreeMap;
 use std::fmt;
