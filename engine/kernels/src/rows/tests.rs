@@ -51,7 +51,7 @@ const WIDEST: usize = if cfg!(miri) { 40 } else { 130 };
 
 /// Rows that are too few for several threads, none, or many.
 fn rows() -> impl Strategy<Value = usize> {
-    prop_oneof![0_usize..=3, Just(if cfg!(miri) { 14 } else { 700 })]
+    prop_oneof![0_usize..=3, Just(if cfg!(miri) { 5 } else { 700 })]
 }
 
 proptest! {

@@ -127,7 +127,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
 }
 
 proptest! {
-    #![proptest_config(cases(256, 6))]
+    #![proptest_config(cases(256, 2))]
 
     #[test]
     fn each_instruction_set_agrees_with_a_plain_loop(
