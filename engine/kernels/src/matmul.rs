@@ -14,7 +14,7 @@ use crate::{
     element::Element,
     matrix::{Matrix, Panels},
     parts::Parts,
-    tile::{LANES, Left, ROWS_MAX, tile},
+    tile::{LANES, Left, ROWS_MAX, Right, tile},
 };
 
 /// Bytes of a block of packed rows: a good third of a second-level cache of 1 MiB; panels pass
@@ -164,7 +164,12 @@ impl<E: Element> Job<'_, E> {
             row: 1,
             step: rows.len(),
         };
-        let right = &self.panels[panel * LANES * self.k..(panel + 1) * LANES * self.k];
+        // The next panel lies behind this one.
+        let right = Right {
+            data: &self.panels[panel * LANES * self.k..(panel + 1) * LANES * self.k],
+            row: LANES,
+            next: None,
+        };
         let mut sums = [0.0_f32; ROWS_MAX * LANES];
         let isa = self.cpu.isa;
         tile(
@@ -173,7 +178,6 @@ impl<E: Element> Job<'_, E> {
             self.k,
             left,
             right,
-            LANES,
             &mut sums,
             LANES,
             false,

@@ -7,7 +7,7 @@ use crate::{
     isa::Isa,
     kv::{BLOCK, KvBlocks, KvShape, Place},
     simd::{WIDTH, fold, multiply_add, per_isa},
-    tile::{LANES, Left, ROWS_MAX, tile},
+    tile::{LANES, Left, ROWS_MAX, Right, tile},
 };
 
 /// Query rows of a tile.
@@ -57,14 +57,20 @@ impl Chunk<'_> {
                 row: depth,
                 step: 1,
             };
-            let keys = self.kv.keys(self.place(first));
+            let keys = Right {
+                data: self.kv.keys(self.place(first)),
+                row: BLOCK,
+                next: Some(match first + BLOCK < positions {
+                    true => self.kv.keys(self.place(first + BLOCK)),
+                    false => self.kv.values(self.place(0)),
+                }),
+            };
             tile(
                 isa,
                 q.rows,
                 depth,
                 left,
                 keys,
-                BLOCK,
                 &mut scores[first..],
                 CHUNK,
                 false,
@@ -77,6 +83,7 @@ impl Chunk<'_> {
         let row = self.kv.shape.value_row();
         for first in (0..positions).step_by(BLOCK) {
             let values = self.kv.values(self.place(first));
+            let next = self.after_values(first, positions);
             let left = Left {
                 data: &scores[first..],
                 row: CHUNK,
@@ -84,20 +91,30 @@ impl Chunk<'_> {
             };
             let depth = BLOCK.min(positions - first);
             for slice in (0..row).step_by(LANES) {
+                let right = Right {
+                    data: &values[slice..],
+                    row,
+                    // Slice by slice the whole of what is next.
+                    next: next.and_then(|next| next.get(slice * BLOCK..)),
+                };
                 let sums = &mut part.values[slice..];
-                tile(
-                    isa,
-                    q.rows,
-                    depth,
-                    left,
-                    &values[slice..],
-                    row,
-                    sums,
-                    row,
-                    first > 0,
-                );
+                tile(isa, q.rows, depth, left, right, sums, row, first > 0);
             }
         }
+    }
+
+    /// What is read after a block's values: those of the next block, or the keys of the next chunk.
+    fn after_values(&self, first: usize, positions: usize) -> Option<&[f32]> {
+        let next = first + BLOCK;
+        if next < positions {
+            return Some(self.kv.values(self.place(next)));
+        }
+        let block = *self.blocks.get((self.first + next) / BLOCK)?;
+        Some(self.kv.keys(Place {
+            block,
+            layer: self.layer,
+            head: self.head,
+        }))
     }
 
     fn place(&self, first: usize) -> Place {

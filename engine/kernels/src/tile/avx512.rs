@@ -56,12 +56,16 @@ unsafe fn sum<const M: usize, B: Element>(spot: Spot<B>) {
             }
         });
     }
+    let next = match spot.next {
+        Some(next) => next,
+        None => spot.b.wrapping_add(AHEAD * LANES),
+    };
     for k in 0..spot.depth {
+        prefetch(next.wrapping_add(k * LANES));
         // SAFETY: k is below `depth`: 32 elements of `b`'s row k may be read, and element (r, k) of
         // `a` for each of the M rows.
         unsafe {
             let b = spot.b.add(k * spot.b_row);
-            prefetch(b);
             let (b_low, b_high) = (load(b), load(b.add(WIDE)));
             let a = spot.a.add(k * spot.a_step);
             unrolled!(r < M, {
@@ -81,12 +85,12 @@ unsafe fn sum<const M: usize, B: Element>(spot: Spot<B>) {
     });
 }
 
-/// Asks for the row of a panel that is [`AHEAD`] of row `b`, wherever that is: a prefetch never
-/// faults, and reads nothing that the program could see.
+/// Asks for a row of a panel, wherever that is: a prefetch never faults, and reads nothing that the
+/// program could see.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn prefetch<B>(b: *const B) {
-    let row = b.wrapping_add(AHEAD * LANES).cast::<i8>();
+fn prefetch<B>(row: *const B) {
+    let row = row.cast::<i8>();
     for line in (0..LANES * size_of::<B>()).step_by(LINE_BYTES) {
         _mm_prefetch::<_MM_HINT_T0>(row.wrapping_add(line));
     }

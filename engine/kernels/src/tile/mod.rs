@@ -45,7 +45,16 @@ pub(crate) struct Left<'a> {
     pub step: usize,
 }
 
-/// `c[r * c_row + j] (+)= Σ_k left(r, k) · b[k * b_row + j]` for r below `rows`, j below [`LANES`],
+/// The right factor, a panel: element (k, j) is `data[k * row + j]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Right<'a, B> {
+    pub data: &'a [B],
+    pub row: usize,
+    /// What is read after this panel, to be asked for ahead of its use; none: what lies behind it.
+    pub next: Option<&'a [B]>,
+}
+
+/// `c[r * c_row + j] (+)= Σ_k left(r, k) · right(k, j)` for r below `rows`, j below [`LANES`],
 /// k from 0 to `depth` in order, one multiply-add each. With `add` the sum starts from what `c` holds.
 ///
 /// # Panics
@@ -60,8 +69,7 @@ pub(crate) fn tile<B: Element>(
     rows: usize,
     depth: usize,
     left: Left<'_>,
-    b: &[B],
-    b_row: usize,
+    right: Right<'_, B>,
     c: &mut [f32],
     c_row: usize,
     add: bool,
@@ -74,7 +82,7 @@ pub(crate) fn tile<B: Element>(
         let last = reach(depth, left.step).zip(reach(rows, left.row));
         let last = last.and_then(|(k, r)| k.checked_add(r));
         assert!(last.is_some_and(|last| last < left.data.len()), "left");
-        assert!(fits(reach(depth, b_row), b.len()), "right");
+        assert!(fits(reach(depth, right.row), right.data.len()), "right");
     }
     assert!(fits(reach(rows, c_row), c.len()), "sums");
     let spot = Spot {
@@ -82,8 +90,9 @@ pub(crate) fn tile<B: Element>(
         a: left.data.as_ptr(),
         a_row: left.row,
         a_step: left.step,
-        b: b.as_ptr(),
-        b_row,
+        b: right.data.as_ptr(),
+        b_row: right.row,
+        next: right.next.map(<[B]>::as_ptr),
         c: c.as_mut_ptr(),
         c_row,
         add,
@@ -101,7 +110,7 @@ pub(crate) fn tile<B: Element>(
         // SAFETY: see above.
         Kind::Neon => unsafe { neon::tile(rows, spot) },
         // The rest is plain Rust, or belongs to other machines.
-        _ => portable::tile(rows, depth, left, b, b_row, c, c_row, add),
+        _ => portable::tile(rows, depth, left, right.data, right.row, c, c_row, add),
     }
 }
 
@@ -129,6 +138,12 @@ struct Spot<B> {
     a_step: usize,
     b: *const B,
     b_row: usize,
+    /// Only ever asked for ahead, never read: it need not be as long as the panel.
+    #[cfg_attr(
+        target_arch = "aarch64",
+        expect(dead_code, reason = "only the AVX-512 tile asks ahead")
+    )]
+    next: Option<*const B>,
     c: *mut f32,
     c_row: usize,
     add: bool,

@@ -52,8 +52,13 @@ impl Shape {
         let mut c = case.c.clone();
         let (b_row, c_row) = (LANES + self.gaps.0, LANES + self.gaps.1);
         let left = self.left(&case.a);
+        let right = Right {
+            data: &case.b,
+            row: b_row,
+            next: None,
+        };
         tile(
-            isa, self.rows, self.depth, left, &case.b, b_row, &mut c, c_row, self.add,
+            isa, self.rows, self.depth, left, right, &mut c, c_row, self.add,
         );
         c
     }
@@ -155,7 +160,13 @@ fn every_half_is_read_exactly() {
             };
             for isa in Isa::available() {
                 let mut c = [0.0; LANES];
-                tile(isa, 1, 1, one, &b, LANES, &mut c, LANES, false);
+                let right = Right {
+                    data: &b,
+                    row: LANES,
+                    // Shorter than the panel: it is never read.
+                    next: Some(&b[..1]),
+                };
+                tile(isa, 1, 1, one, right, &mut c, LANES, false);
                 for (b, c) in b.iter().zip(c) {
                     let b: f32 = convert(*b);
                     assert!(b == c || b.is_nan() && c.is_nan(), "{isa}: {b} {c}");
@@ -184,8 +195,11 @@ fn an_index_beyond_its_slice_is_refused() {
                 rows,
                 depth,
                 left,
-                &b,
-                b_row,
+                Right {
+                    data: &b,
+                    row: b_row,
+                    next: None,
+                },
                 &mut c,
                 c_row,
                 false,
