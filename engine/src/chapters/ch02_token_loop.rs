@@ -11,6 +11,30 @@
 //!   to chapter 1's.
 //! * **Source.** The split into prefill and decode is common to all servers of language models;
 //!   see Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving", § 2.
+//!
+//! # Measured
+//!
+//! On two cores (AMD EPYC, AVX-512), SmolLM2-135M in f32 (its directory is SMOLLM2), commit 2389d9d; an excerpt.
+//! Four requests a run are too few for a verdict on the median; the means of three runs a side stand.
+//!
+//! ```text
+//! controller run --chapter 1,2,3,4 --mode offline --repeat 3 --n-runs 4 --warmup 1 --model SMOLLM2 --dtype f32 --threads 2 --ignore-eos
+//! controller compare ch01 ch02 ch03 ch04 --vs previous
+//!
+//!   compare ch01 (base) → ch02, offline, on vm, margin ±5%
+//!   SMOLLM2, 1 prompt, 4 requests after 1 of warm-up, 1 at a time, at most 40 tokens, greedy ignore_eos (workload 574f1697023a)
+//!   runs 3+3, order ABBAAB, 1 session (01M8N7QE0HMKQTG92G898DP09E), 2026-11-30; excluded 0
+//!   differs: timing source: none | engine
+//!
+//!   metric      unit                      ch01                    ch02  ratio  95% CI          verdict
+//!   Wall p50 *  ms      n/a (needs ≥ 6, has 4)  n/a (needs ≥ 6, has 4)      —  —               no verdict (n/a (needs ≥ 6, has 4))
+//!   Tok/s       tok/s              11.3 ± 4.0%             11.1 ± 1.8%  0.981  [0.898, 1.073]  exploratory
+//!   TTFT        ms                not measured           349.31 ± 7.1%      —  —               exploratory
+//!   TPOT        ms                not measured            83.39 ± 1.5%      —  —               exploratory
+//!
+//!   overall (1 primary *, Wall p50): no verdict (n/a (needs ≥ 6, has 4))
+//!   outputs identical 12/12
+//! ```
 
 use std::collections::VecDeque;
 

@@ -17,6 +17,29 @@
 //! * **Source.** Touvron et al. 2023, "LLaMA"; the rotary embedding of Su et al. 2021, "RoFormer";
 //!   grouped heads of Ainslie et al. 2023, "GQA". That a token is bound by memory: Williams et al.
 //!   2009, "Roofline".
+//!
+//! # Measured
+//!
+//! On two cores (AMD EPYC, AVX-512), SmolLM2-135M in f32 (its directory is SMOLLM2), commit 2389d9d; an excerpt.
+//! Four requests a run are too few for a verdict on the median; the means of three runs a side stand.
+//!
+//! ```text
+//! controller run --chapter 1,2,3,4 --mode offline --repeat 3 --n-runs 4 --warmup 1 --model SMOLLM2 --dtype f32 --threads 2 --ignore-eos
+//! controller compare ch01 ch02 ch03 ch04 --vs previous
+//!
+//!   compare ch02 (base) → ch03, offline, on vm, margin ±5%
+//!   SMOLLM2, 1 prompt, 4 requests after 1 of warm-up, 1 at a time, at most 40 tokens, greedy ignore_eos (workload 574f1697023a)
+//!   runs 3+3, order ABBAAB, 1 session (01M8N7QE0HMKQTG92G898DP09E), 2026-11-30; excluded 0
+//!
+//!   metric      unit                      ch02                    ch03  ratio  95% CI          verdict
+//!   Wall p50 *  ms      n/a (needs ≥ 6, has 4)  n/a (needs ≥ 6, has 4)      —  —               no verdict (n/a (needs ≥ 6, has 4))
+//!   Tok/s       tok/s              11.1 ± 1.8%             45.8 ± 8.3%  4.125  [3.473, 4.899]  exploratory
+//!   TTFT        ms               349.31 ± 7.1%            74.68 ± 7.8%  0.214  [0.149, 0.307]  exploratory
+//!   TPOT        ms                83.39 ± 1.5%            20.46 ± 9.9%  0.245  [0.196, 0.307]  exploratory
+//!
+//!   overall (1 primary *, Wall p50): no verdict (n/a (needs ≥ 6, has 4))
+//!   outputs identical 12/12
+//! ```
 
 use std::collections::VecDeque;
 
