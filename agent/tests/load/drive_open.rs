@@ -178,7 +178,7 @@ async fn a_burst_with_a_cap_hands_over_and_waits_visibly() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_without_a_cap_comes_after_its_warm_up() {
-    let server = Queueing::start(64, |_| Duration::from_millis(150)).await;
+    let server = Queueing::start(64, |_| Duration::from_millis(500)).await;
     let mut job = job(&server.url, 3, 10);
     job.load = Load::Burst {
         max_in_flight: None,

@@ -220,7 +220,11 @@ mod tests {
             context: 100,
         };
         let input = Input::Text("a".to_owned());
-        let params = SamplingParams::default();
+        // Of equal logits the lowest id is taken, which ends answers.
+        let params = SamplingParams {
+            ignore_eos: true,
+            ..SamplingParams::default()
+        };
         (0..count)
             .map(|at| Row {
                 sequence: Sequence::begin(at as RequestId, text, limits, &input, &params).unwrap(),
